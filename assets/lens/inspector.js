@@ -1,0 +1,199 @@
+// The window inspector: one cycle, in words and on the byte ruler.
+
+import { button, download, el, fillSentence, svg } from "./dom.js";
+import { CANDIDATE, candidateSheet, composeSvg, labelWidthOf, toPng, windowSheet } from "./figure.js";
+import { asText, formatMs, listNames, verdictSentence } from "./sentences.js";
+import { fromHex } from "./text.js";
+
+const FEW = 8;
+
+/** Shows a window of a run and, where models were fused in it, the candidates. */
+export class Inspector {
+  /**
+   * @param {{onToken: (index: number) => void, onFork: (detail: Object) => void, canFork: () => boolean, title: (run: Object) => string}} hooks
+   */
+  constructor(hooks) {
+    this.hooks = hooks;
+    this.node = el("section", "inspector", "", { "aria-label": "Window inspector" });
+    this.heading = el("h3", "inspector-title");
+    this.times = el("span", "inspector-ms");
+    this.sentence = el("p", "sentence", "", { "aria-live": "polite" });
+    this.figure = el("div", "figure");
+    this.fused = el("div", "fused");
+    const tools = el("span", "inspector-tools");
+    this.note = el("span", "inspector-note", "", { role: "status" });
+    tools.append(
+      this.note,
+      button("small", "SVG", "Save this window as an SVG drawing", () => this.#save("svg")),
+      button("small", "PNG", "Save this window as a PNG picture", () => this.#save("png")),
+    );
+    const head = el("div", "inspector-head");
+    head.append(this.heading, this.times, tools);
+    this.empty = el("p", "empty", "Choose a token above to see its window.");
+    const boards = el("div", "boards");
+    boards.append(this.figure, this.fused);
+    this.node.append(head, this.sentence, this.empty, boards);
+    this.all = false;
+    this.scale = 1;
+    this.height = 0;
+    this.shown = null;
+    this.clear();
+  }
+
+  /** Nothing chosen. */
+  clear() {
+    this.shown = null;
+    this.height = 0;
+    this.node.style.minHeight = "";
+    this.heading.textContent = "Window";
+    this.times.textContent = "";
+    this.sentence.replaceChildren();
+    this.figure.replaceChildren();
+    this.fused.replaceChildren();
+    this.empty.hidden = false;
+  }
+
+  /**
+   * @param {import("./trace-model.js").Run} run @param {import("./trace-model.js").Win} window @param {number} index
+   * draft position @param {import("./trace-model.js").Tok|null} token
+   */
+  show(run, window, index, token) {
+    this.shown = { run, window, index, token };
+    this.empty.hidden = true;
+    const count = window.draft.length;
+    const end = window.draft.reduce((far, t) => Math.max(far, t.start + t.hex.length / 2), window.start);
+    this.heading.textContent = `${this.hooks.title(run)} \u00b7 window #${window.number} \u00b7 bytes ${window.start}\u2013${end} \u00b7 ${count} drafted`;
+    this.times.textContent = this.#timesOf(window);
+    this.parts = verdictSentence(run, window, index, token);
+    fillSentence(this.sentence, this.parts);
+    this.#draw();
+  }
+
+  #timesOf(window) {
+    return Object.entries(window.ms).filter(([, ms]) => ms > 0).map(([phase, ms]) => `${phase} ${formatMs(ms)}`).join(" \u00b7 ");
+  }
+
+  #draw() {
+    const { run, window, index } = this.shown;
+    const narrow = this.node.clientWidth < 560;
+    const labelWidth = labelWidthOf(run, narrow ? 110 : 230);
+    const scrolled = this.figure.firstChild instanceof Element ? this.figure.firstChild.scrollLeft : 0;
+    const sheet = windowSheet(run, window, index, labelWidth, (at) => this.hooks.onToken(at));
+    this.sheets = [this.#place(this.figure, sheet, "Segmentations and checks of this window on the byte ruler")];
+    this.#drawFusion(labelWidth);
+    this.#bringIntoView(scrolled);
+    const height = this.node.offsetHeight;
+    if (height > this.height) this.height = height;
+    this.node.style.minHeight = `${this.height}px`;
+  }
+
+  /** Puts a sheet on the page: names at the left stay in sight while the body scrolls. */
+  #place(host, sheet, words) {
+    const scroller = el("div", "scroller", "", { tabindex: "0", role: "group", "aria-label": words });
+    const parts = [[sheet.names, sheet.labelWidth, "names"], [sheet.body, sheet.width, "body"]];
+    for (const [group, width, cls] of parts) {
+      const frame = svg("svg", { class: cls, width: width * this.scale, height: sheet.y * this.scale, viewBox: `0 0 ${width} ${sheet.y}` });
+      frame.append(group);
+      scroller.append(frame);
+    }
+    host.replaceChildren(scroller);
+    return { names: sheet.names, body: sheet.body, labelWidth: sheet.labelWidth, width: sheet.width, height: sheet.y };
+  }
+
+  #drawFusion(labelWidth) {
+    const { run, window, index } = this.shown;
+    const at = window.fusions[index] !== undefined ? index : window.fusions.findLastIndex((f) => f !== undefined);
+    const fusion = at < 0 ? undefined : window.fusions[at];
+    this.fused.replaceChildren();
+    if (this.hooks.canFork() && window.fusions[index] === undefined) this.fused.append(...this.#alternatives(run, window, index));
+    if (fusion === undefined) return;
+    const count = this.all ? fusion.candidates.length : Math.min(FEW, fusion.candidates.length);
+    const host = el("div", "candidates");
+    const sheet = candidateSheet(run, fusion, count, labelWidth);
+    this.sheets.push(this.#place(host, sheet, "Candidates of the fusion"));
+    if (this.hooks.canFork()) host.append(this.#forks(run, window, at, fusion.candidates.slice(0, count)));
+    const where = this.hooks.title(run);
+    const title = el("h4", "", `Fusion at position #${at} of ${window.draft.length}`);
+    title.dataset.tip = `The strings ${where} weighed here, best first. ${fusion.smooth ? "No mean reached 0.5: the distribution was smooth." : ""}`;
+    this.fused.append(title, host);
+    if (fusion.candidates.length > FEW) {
+      const words = this.all ? `show the best ${FEW} only` : `show all ${fusion.candidates.length} candidates`;
+      this.fused.append(button("link", words, words, () => {
+        this.all = !this.all;
+        this.height = 0;
+        this.node.style.minHeight = "";
+        this.#draw();
+      }));
+    }
+  }
+
+  /** Where nothing was fused: what other models would have put here, as another way to go on. */
+  #alternatives(run, window, index) {
+    const drafted = window.draft[index];
+    if (drafted === undefined) return [];
+    const choices = new Map();
+    for (const reading of window.readings) {
+      const token = reading.tokens.find((t) => t.start === drafted.start && t.argmax_hex !== null && t.argmax_hex !== undefined);
+      if (token === undefined || (token.argmax_hex === drafted.hex && !token.argmax_eos)) continue;
+      const choice = { hex: token.argmax_hex, eos: token.argmax_eos ?? false };
+      const key = JSON.stringify(choice);
+      choices.set(key, { ...choice, names: [...(choices.get(key)?.names ?? []), reading.model] });
+    }
+    return [...choices.values()].map(({ hex, eos, names }) => {
+      const line = el("p", "other");
+      const words = el("span");
+      fillSentence(words, [`${listNames(names)} would have put `, eos ? { eos: true } : { quote: fromHex(hex) }, " here. "]);
+      line.append(words, button("fork", "continue from here", "Start another run that takes this token here and goes on", () => {
+        this.hooks.onFork({ run: run.key, window: window.number, index, hex, eos });
+      }));
+      return line;
+    });
+  }
+
+  #forks(run, window, index, candidates) {
+    const column = el("div", "forks");
+    column.style.paddingTop = `${20 * this.scale}px`;
+    for (const candidate of candidates) {
+      const fork = button("fork", "continue from here", "Start another run that takes this candidate here and goes on", () => {
+        this.hooks.onFork({ run: run.key, window: window.number, index, hex: candidate.hex, eos: candidate.eos ?? false });
+      });
+      fork.style.height = `${CANDIDATE * this.scale}px`;
+      column.append(fork);
+    }
+    return column;
+  }
+
+  /** Scrolls the ruler, not the page, to the chosen column. */
+  #bringIntoView(scrolled) {
+    const column = this.figure.querySelector(".f-column");
+    const scroller = this.figure.firstChild;
+    if (column === null || !(scroller instanceof Element)) return;
+    const x = Number(column.getAttribute("x")) * this.scale;
+    const width = Number(column.getAttribute("width")) * this.scale;
+    const room = scroller.clientWidth - this.sheets[0].labelWidth * this.scale;
+    const inSight = x >= scrolled && x + width <= scrolled + room;
+    const wanted = inSight ? scrolled : Math.max(0, x - room / 3);
+    if (wanted > 0) scroller.scrollLeft = wanted;
+  }
+
+  /** The drawing as it is on the screen, standing alone. @returns {SVGElement|null} */
+  drawing() {
+    if (this.shown === null) return null;
+    const style = getComputedStyle(this.node);
+    const colours = { background: style.getPropertyValue("--sl-bg").trim(), ink: style.color };
+    const heading = `${this.heading.textContent}     ${this.times.textContent}`;
+    return composeSvg(heading, asText(this.parts), this.sheets, colours);
+  }
+
+  async #save(kind) {
+    const drawing = this.drawing();
+    if (drawing === null) {
+      this.note.textContent = "Choose a token first.";
+      return;
+    }
+    this.note.textContent = "";
+    const name = `${this.shown.run.key}-window-${this.shown.window.number}.${kind}`;
+    if (kind === "svg") download(new Blob([new XMLSerializer().serializeToString(drawing)], { type: "image/svg+xml" }), name);
+    else download(await toPng(drawing), name);
+  }
+}

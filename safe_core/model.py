@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,12 @@ from safe_core.vocabulary import Vocabulary, common_prefix, fast_tokenizer
 
 ROLLS_BACK = {"full_attention", "sliding_attention", "chunked_attention", "dummy"}
 """Layer kinds whose past is keys and values alone; all others carry a state that cannot be taken back."""
+CONTINUES = {
+    "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "lfm2", "lfm2_moe",
+    "mamba", "mamba2", "nemotron_h", "olmo_hybrid", "qwen3_5_text", "qwen3_next",
+}  # fmt: skip
+"""Architectures with a state whose cached step was compared with the whole computation and found equal. Not all are: a
+step of RecurrentGemma, Bamba or RWKV behind a cache gives other rows, without an error."""
 
 
 class Rows:
@@ -98,7 +105,13 @@ class Rows:
 
 
 class Model:
-    """Weights and vocabulary of one model. Sessions share them."""
+    """Weights and vocabulary of one model. Sessions share them.
+
+    ``context``     tokens that prompt and response may take together
+    ``rolls_back``  its cache crops exactly at any depth
+    ``continues``   its cache takes a further token exactly; where it does not, every row is computed from the beginning
+    ``rope_turn``   length behind which all positions are encoded in another way, if there is one
+    """
 
     def __init__(self, name: str, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         self.name = name
@@ -110,12 +123,19 @@ class Model:
         ids = (tokenizer.eos_token_id, config.eos_token_id, getattr(network.generation_config, "eos_token_id", None))
         self.vocabulary = Vocabulary(fast_tokenizer(tokenizer, name), name=name, eos_ids=_flat(ids), head_size=head_size)
         self.device = network.get_input_embeddings().weight.device
-        self.context = int(getattr(config, "max_position_embeddings", None) or 1 << 30)
-        kinds, _ = get_layer_types_and_kwargs(config)
-        self.rolls_back = set(kinds) <= ROLLS_BACK and not getattr(network, "_is_stateful", False)
+        context = int(getattr(config, "max_position_embeddings", None) or 0)
+        self.context = context if context > 0 else 1 << 30
+        self.rope_turn = _rope_turn(config)
         accepts = inspect.signature(network.forward).parameters
+        control = self.vocabulary.control_ids | self.vocabulary.eos_ids
+        added = fast_tokenizer(tokenizer, name).get_added_tokens_decoder()
+        self._control_spellings = [a.content for i, a in added.items() if a.special or i in control]
         self._cuts_head = "logits_to_keep" in accepts
-        self._cache_name = "cache" if "cache" in accepts or "past_key_values" not in accepts else "past_key_values"
+        self._cache_name = next((name for name in ("cache", "past_key_values") if name in accepts), None)
+        kinds, _ = get_layer_types_and_kwargs(config)
+        stateless = set(kinds) <= ROLLS_BACK and not getattr(network, "_is_stateful", False)
+        self.rolls_back = self._cache_name is not None and stateless
+        self.continues = self.rolls_back or (self._cache_name is not None and config.model_type in CONTINUES)
 
     def session(self, prompt: str, system: str | None = None, *, use_cache: bool = True) -> Session:
         """A conversation with this prompt and an empty response. Raises InputError where the prompt does not fit."""
@@ -124,8 +144,8 @@ class Model:
     def prompt_ids(self, prompt: str, system: str | None = None) -> tuple[int, ...]:
         """The prompt as this model is used to it: its chat template, or ``Question: ...\\nAnswer:`` after its BOS.
 
-        What looks like a control token inside ``prompt`` or ``system`` stays text. Raises InputError for a prompt that is blank or
-        longer than the model's context.
+        What looks like a control token inside ``prompt`` or ``system`` stays text. Raises InputError for a prompt that is
+        blank or longer than the model's context.
         """
         if not prompt.strip():
             raise InputError("The prompt is empty. Type a question or a text to continue.")
@@ -140,7 +160,7 @@ class Model:
         """Feed ``ids`` behind ``cache`` (which takes them in); logits ``[keep, V]`` of the last ``keep`` of them."""
         fed = torch.tensor([list(ids)], device=self.device)
         options: dict[str, Any] = {"logits_to_keep": keep} if self._cuts_head else {}
-        if cache is not None:
+        if cache is not None and self._cache_name is not None:
             options[self._cache_name] = cache
         try:
             with torch.inference_mode():
@@ -160,23 +180,25 @@ class Model:
     def _plain(self, prompt: str, system: str | None) -> list[int]:
         start = self.tokenizer.bos_token_id
         text = f"{system}\n\nQuestion: {prompt}\nAnswer:" if system else f"Question: {prompt}\nAnswer:"
-        return ([] if start is None else [start]) + self.vocabulary.encode(text.encode()).ids
+        ids = self.vocabulary.encode(text.encode()).ids if self._spells_control(text) else self._encode_template(text)
+        return ([] if start is None else [start]) + ids
 
     def _templated(self, prompt: str, system: str | None) -> list[int]:
         messages = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": prompt})
-        backend = fast_tokenizer(self.tokenizer, self.name)
         texts = [m["content"] for m in messages]
-        if not any(a.content in text for a in backend.get_added_tokens_decoder().values() if a.special for text in texts):
+        if not any(map(self._spells_control, texts)):
             return self._encode_template(self._render(messages))
         # Control tokens spelled by the person: render with placeholders, and put the texts back as plain text.
-        marks = [f"\ue000{i}\ue001" for i in range(len(texts))]
-        rendered = self._render([m | {"content": mark} for m, mark in zip(messages, marks, strict=True)])
+        rendered = self._render([m | {"content": f"\ue000{i}\ue001"} for i, m in enumerate(messages)])
         ids: list[int] = []
-        for mark, text in zip(marks, texts, strict=True):
-            before, _, rendered = rendered.partition(mark)
-            ids += self._encode_template(before) + self.vocabulary.encode(text.encode()).ids
-        return ids + self._encode_template(rendered)
+        for at, part in enumerate(re.split("\ue000([0-9])\ue001", rendered)):  # template, number, template, ...
+            ids += self.vocabulary.encode(texts[int(part)].encode()).ids if at % 2 else self._encode_template(part)
+        return ids
+
+    def _spells_control(self, text: str) -> bool:
+        """Whether a text holds what this tokenizer would read as a control token."""
+        return any(spelling in text for spelling in self._control_spellings)
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
@@ -204,7 +226,7 @@ class Session:
         self.fed = 0
         self.forward_ms = 0.0
         self._prompt = list(prompt_ids)
-        self._use_cache = use_cache
+        self._use_cache = use_cache and model.continues
         self._cached: list[int] = []
         self._cache: Cache | None = None
 
@@ -224,6 +246,9 @@ class Session:
 
     def _feed(self, all_ids: list[int], keep: int) -> Tensor:
         """Logits of the last ``keep`` of ``all_ids``, computing only what the cache does not hold."""
+        turn = self.model.rope_turn
+        if (len(self._cached) > turn) != (len(all_ids) > turn):
+            self._cached = []  # its keys were turned by the other set of angles
         known = min(common_prefix(self._cached, all_ids), len(all_ids) - keep)
         if not self._use_cache:
             known, cache = 0, None
@@ -287,6 +312,14 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyp
             buffer = grown
         buffer[..., self._length : length, :] = states
         return buffer
+
+
+def _rope_turn(config: Any) -> int:
+    """The length behind which rotary positions of type ``longrope`` change for the whole text; none for all others."""
+    given = getattr(config, "rope_parameters", None) or {}
+    kinds = [given, *(part for part in given.values() if isinstance(part, dict))]  # one for all layers, or by layer type
+    turns = [int(part["original_max_position_embeddings"]) for part in kinds if part.get("rope_type") == "longrope"]
+    return min(turns, default=1 << 30)
 
 
 def _flat(ids: Sequence[Any]) -> set[int]:

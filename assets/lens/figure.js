@@ -403,17 +403,17 @@ function fixLook(original, copy) {
 
 /**
  * One SVG of what an inspector shows: heading, drawings as they are, the sentence below.
- * @param {string} heading @param {string} sentence
+ * @param {string} heading @param {string} times @param {string} sentence
  * @param {Array<{names: SVGElement, body: SVGElement, labelWidth: number, width: number, height: number}>} sheets as shown
  * @param {{background: string, ink: string}} colours
  */
-export function composeSvg(heading, sentence, sheets, colours) {
-  const width = Math.max(480, ...sheets.map((sheet) => sheet.labelWidth + sheet.width)) + 24;
+export function composeSvg(heading, times, sentence, sheets, colours) {
+  const width = Math.max(480, measure(heading, 15, "bold sans-serif") + 12, ...sheets.map((sheet) => sheet.labelWidth + sheet.width)) + 24;
   const out = svg("svg", { xmlns: "http://www.w3.org/2000/svg" });
   const ground = svg("rect", { x: 0, y: 0, width, fill: colours.background });
   const words = (text, y, size, weight) => svg("text", { x: 12, y, fill: colours.ink, "font-family": "sans-serif", "font-size": size, "font-weight": weight }, text);
-  out.append(ground, words(heading, 24, 15, 600));
-  let y = 40;
+  out.append(ground, words(heading, 24, 15, 600), words(times, 42, 12, 400));
+  let y = 56;
   for (const sheet of sheets) {
     for (const [part, x] of [[sheet.names, 12], [sheet.body, 12 + sheet.labelWidth]]) {
       const copy = /** @type {SVGElement} */ (part.cloneNode(true));

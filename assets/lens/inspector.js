@@ -181,8 +181,7 @@ export class Inspector {
     if (this.shown === null) return null;
     const style = getComputedStyle(this.node);
     const colours = { background: style.getPropertyValue("--sl-bg").trim(), ink: style.color };
-    const heading = `${this.heading.textContent}     ${this.times.textContent}`;
-    return composeSvg(heading, asText(this.parts), this.sheets, colours);
+    return composeSvg(this.heading.textContent, this.times.textContent, asText(this.parts), this.sheets, colours);
   }
 
   async #save(kind) {

@@ -131,7 +131,7 @@ export class Lens {
     const legend = el("div", "legend", "", { role: "group", "aria-label": "Legend: kinds of tokens. Press one to go to its next token." });
     this.legendCounts = new Map();
     for (const state of [...STATES, ...QUIET]) {
-      const entry = button("kind", "", `${state.name}: ${state.words}. ${state.help}`, () => this.#nextOfKind(state.key));
+      const entry = button("kind", "", `${state.name}: ${state.words}. ${state.help} The numbers count them, one per run; press to go to the next.`, () => this.#nextOfKind(state.key));
       if (QUIET.includes(state)) entry.classList.add("quiet");
       const count = el("span", "count");
       entry.append(el("span", `tok sample s-${state.key}`, state.key === "end" ? "\u23f9" : "ab", { "aria-hidden": "true" }), el("span", "kind-name", state.name), count);

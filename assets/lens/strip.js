@@ -86,6 +86,7 @@ export class Strip {
     if (breaksLine(this.run.tokens[last - 1].bytes)) nodes.push(el("span", "br", "", { "aria-hidden": "true" }));
     this.block.append(...nodes);
     this.pieces.push({ first, nodes });
+    if (this.block.childElementCount > 2 * BLOCK) this.#closeBlock();
   }
 
   #chip(i) {
@@ -118,24 +119,20 @@ export class Strip {
 
   /** Once a block holds enough, its last line, which may still grow, moves on to a new block. */
   #closeBlock() {
-    while (this.block.childElementCount > BLOCK) {
-      const children = [...this.block.children].slice(0, 2 * BLOCK);
-      const cut = this.#lineStart(children, Math.min(children.length - 1, Math.floor(1.25 * BLOCK)));
-      if (cut <= 0) return;
-      const rest = el("div", "block", "", { role: "presentation" });
-      const moved = [...this.block.children].slice(cut);
-      rest.append(...moved);
-      this.block.after(rest);
-      const height = this.block.offsetHeight;
-      if (height > 0) this.block.style.containIntrinsicSize = `auto ${height}px`;
-      this.block.classList.add("closed");
-      this.block = rest;
-    }
+    const children = [...this.block.children];
+    if (children.length <= BLOCK || this.node.clientWidth === 0) return;
+    const cut = this.#lineStart(children, children.length - 1);
+    if (cut <= 0) return;
+    const rest = el("div", "block", "", { role: "presentation" });
+    rest.append(...children.slice(cut));
+    this.block.after(rest);
+    this.block.style.containIntrinsicSize = `auto ${this.block.offsetHeight}px`;
+    this.block.classList.add("closed");
+    this.block = rest;
   }
 
   /** The first child on the line on which child `at` stands. */
   #lineStart(children, at) {
-    if (this.node.clientWidth === 0) return 0;
     const top = (k) => children[k].offsetTop + children[k].offsetHeight;
     let cut = at;
     while (cut > 0 && Math.abs(top(cut - 1) - top(at)) < 8) cut -= 1;
@@ -152,9 +149,11 @@ export class Strip {
       const place = this.node.scrollTop / Math.max(1, this.node.scrollHeight);
       const children = [...this.node.children].flatMap((block) => [...block.children]);
       this.block = el("div", "block", "", { role: "presentation" });
-      this.block.append(...children);
       this.node.replaceChildren(this.block);
-      this.#closeBlock();
+      for (let at = 0; at < children.length; at += BLOCK) {
+        this.block.append(...children.slice(at, at + BLOCK));
+        this.#closeBlock();
+      }
       this.node.scrollTop = place * this.node.scrollHeight;
     }, 120);
   }

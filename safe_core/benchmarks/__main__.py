@@ -1,0 +1,76 @@
+"""``python -m safe_core.benchmarks speed | memory``: what the engine costs on this machine, as ratios within one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from safe_core.__main__ import DRAFTER, VERIFIER, Parser
+from safe_core.benchmarks import speed
+from safe_core.types import InputError, SafeError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one benchmark; returns the exit code: 0, 2 for bad input, 130 for Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        result: dict[str, Any] = options.command(options)
+        if options.save:
+            Path(options.save).write_text(json.dumps(result, indent=2) + "\n")
+    except SafeError as problem:
+        print(f"benchmarks: {problem}", file=sys.stderr)
+        return 2
+    except OSError as problem:
+        print(f"benchmarks: {options.save} cannot be written: {problem.strerror}.", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("benchmarks: stopped; nothing was saved.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _speed(options: argparse.Namespace) -> dict[str, Any]:
+    prompts = options.prompt or speed.PROMPTS[: options.prompts]
+    if max(options.tokens) < 8:
+        raise InputError("A speed below 8 tokens measures nothing; give --tokens 100 or more.")
+    return speed.measure(_models(options), prompts, sorted(options.tokens), options.variants)
+
+
+def _memory(options: argparse.Namespace) -> dict[str, Any]:
+    return speed.memory(_models(options), speed.PROMPTS[0], max(options.tokens))
+
+
+def _models(options: argparse.Namespace) -> list[Any]:
+    from safe_core import api
+
+    names = [options.drafter, *(options.verifier or [VERIFIER])]
+    return [api.load(name, dtype=options.dtype, device=options.device, attention=options.attention) for name in names]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="python -m safe_core.benchmarks", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+    one = commands.add_parser("speed", help="time per token of every method over the drafter's own generate")
+    one.add_argument("--prompts", type=int, default=1, metavar="K", help="how many of the built-in prompts to average over")
+    one.add_argument("--prompt", action="append", metavar="TEXT", help="measure on this prompt instead")
+    one.add_argument("--variants", nargs="+", choices=list(speed.VARIANTS), default=list(speed.DEFAULT_VARIANTS))
+    one.set_defaults(command=_speed)
+    two = commands.add_parser("memory", help="peak memory above the weights with both panes running")
+    two.set_defaults(command=_memory)
+    for command in (one, two):
+        command.add_argument("--tokens", type=int, nargs="+", default=[500], metavar="T", help="response lengths")
+        command.add_argument("--drafter", default=DRAFTER)
+        command.add_argument("--verifier", action="append")
+        command.add_argument("--dtype", default="auto")
+        command.add_argument("--device", default="auto")
+        command.add_argument("--attention", default="auto")
+        command.add_argument("--save", metavar="OUT.json", help="write the numbers to this file")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

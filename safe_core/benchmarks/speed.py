@@ -1,0 +1,164 @@
+"""Speed and memory of the engine, as ratios measured in one process on one machine.
+
+Every run is kept from ending early: end of sequence is made impossible for all models alike, so that each method commits
+the same number of tokens. The yardstick is the drafter's own ``generate`` of transformers on the same prompt.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from safe_core import engine
+from safe_core import events as ev
+from safe_core.model import Model, Session
+from safe_core.trace import Statistics
+from safe_core.types import Method, Settings
+
+PROMPTS: Final = (
+    "What is the capital of France?",
+    "Write a short story about a lighthouse keeper who finds a message in a bottle.",
+    "Explain step by step how to add 27 and 58.",
+)
+"""The first is the README's first example."""
+
+VARIANTS: Final[dict[str, tuple[Method, Settings]]] = {
+    "single": ("single", Settings()),
+    "safe": ("safe", Settings()),
+    "safe-n3": ("safe", Settings(n=3)),
+    "safe-n8": ("safe", Settings(n=8)),
+    "safe-continue": ("safe", Settings(after_confirm="continue")),
+    "safe-auto": ("safe", Settings(n="auto")),
+    "safe-continue-auto": ("safe", Settings(n="auto", after_confirm="continue")),
+    "safe-gac": ("safe", Settings(ensemble="gac")),
+    "unite": ("unite", Settings(sharpen="none")),
+    "gac": ("gac", Settings(ensemble="gac", sharpen="none")),
+}
+DEFAULT_VARIANTS: Final = ("single", "safe", "safe-continue", "unite")
+
+
+class Endless(Session):
+    """A session in which end of sequence has no probability."""
+
+    def __init__(self, model: Model, prompt_ids: Sequence[int]) -> None:
+        super().__init__(model, prompt_ids)
+        self._ends = torch.tensor(sorted(model.vocabulary.eos_ids), device=model.device)
+
+    def _feed(self, all_ids: list[int], keep: int) -> Tensor:
+        return super()._feed(all_ids, keep).index_fill(1, self._ends, -torch.inf)
+
+
+def measure(models: Sequence[Model], prompts: Sequence[str], lengths: Sequence[int], variants: Sequence[str]) -> dict[str, Any]:
+    """Print and return, for every variant, rates over the drafter's own and the engine's share at each length."""
+    generate(models[0], prompts[0], 8)  # first calls allocate and choose kernels
+    table: list[dict[str, Any]] = []
+    for prompt in prompts:
+        own = {length: generate(models[0], prompt, length) for length in lengths}
+        _say(f"prompt: {prompt}")
+        _say(f"  {models[0].name} alone, transformers generate: " + _listed({n: f"{n / s:.1f} tokens/s" for n, s in own.items()}))
+        for name in variants:
+            for row in run(models, prompt, lengths, name):
+                row["rate_over_own"] = own[row["tokens"]] / row["seconds"]
+                table.append({"prompt": prompt, **row})
+                _say(_line(row))
+    means = {name: _mean([r["rate_over_own"] for r in table if r["variant"] == name]) for name in variants}
+    _say("mean rate over the drafter's own: " + _listed({name: f"{mean:.2f}" for name, mean in means.items()}))
+    return {"models": [m.name for m in models], "dtype": str(models[0].network.dtype), "rows": table, "mean": means}
+
+
+def generate(model: Model, prompt: str, length: int) -> float:
+    """Seconds that transformers' greedy ``generate`` takes for ``length`` tokens."""
+    ids = torch.tensor([list(model.prompt_ids(prompt))], device=model.device)
+    begun = time.perf_counter()
+    model.network.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=length, min_new_tokens=length, do_sample=False
+    )
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)
+    return time.perf_counter() - begun
+
+
+def run(models: Sequence[Model], prompt: str, lengths: Sequence[int], name: str) -> Iterator[dict[str, Any]]:
+    """One run to the greatest length; what it had cost when it passed each of ``lengths``."""
+    method, settings = VARIANTS[name]
+    used = models[:1] if method == "single" else models
+    sessions = [Endless(m, m.prompt_ids(prompt)) for m in used]
+    settings = replace(settings, max_new_tokens=max(lengths))
+    statistics, begun, due = Statistics(), time.perf_counter(), list(lengths)
+    text = b""
+    for event in engine.run(method, sessions, settings, prompt):
+        statistics.add(event)
+        if isinstance(event, ev.Commit):
+            text += b"".join(bytes.fromhex(t.hex) for t in event.tokens)
+        seconds = time.perf_counter() - begun
+        numbers = statistics.numbers(seconds * 1e3, {})
+        while due and (numbers["tokens"] >= due[0] or isinstance(event, ev.End)):
+            length = due.pop(0)
+            yield {
+                "variant": name,
+                "tokens": length,
+                "seconds": seconds * length / max(numbers["tokens"], 1),
+                "engine_share": numbers["engine_share"],
+                "ensemble_rate": numbers["ensemble_rate"],
+                "discarded": numbers["discarded"],
+                "ms": numbers["ms"],
+                "fed_over_least": {
+                    s.name: s.fed / (len(s.prompt_ids) + own)
+                    for s, own in zip(sessions, _own(sessions, text, numbers["tokens"]), strict=True)
+                },
+            }
+
+
+def _own(sessions: Sequence[Session], text: bytes, tokens: int) -> list[int]:
+    """The fewest tokens of the response each model must be fed: as many as it is written in, but for the last."""
+    return [max(tokens - 1, 1)] + [max(len(s.vocabulary.encode(text).tokens) - 1, 1) for s in sessions[1:]]
+
+
+def memory(models: Sequence[Model], prompt: str, length: int) -> dict[str, Any]:
+    """Peak resident memory above the weights while UniTE and SAFE run side by side, in MB."""
+    weights = sum(p.numel() * p.element_size() for m in models for p in m.network.parameters())
+    runs = [
+        engine.run(method, [Endless(m, m.prompt_ids(prompt)) for m in models], Settings(max_new_tokens=length), prompt)
+        for method in ("unite", "safe")
+    ]
+    kept: list[list[ev.Event]] = [[], []]  # the page keeps both traces
+    while runs:
+        for events, generator in zip(kept, list(runs), strict=False):
+            event = next(generator, None)
+            if event is None:
+                runs.remove(generator)
+            else:
+                events.append(event)
+    scale = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+    result = {"tokens": length, "peak_mb": peak / 1e6, "weights_mb": weights / 1e6, "above_mb": (peak - weights) / 1e6}
+    _say(_listed({name: f"{value:.0f}" for name, value in result.items()}))
+    return result
+
+
+def _line(row: dict[str, Any]) -> str:
+    fed = _listed({name: f"{value:.2f}" for name, value in row["fed_over_least"].items()})
+    return (
+        f"  {row['variant']:<20} {row['tokens']:>5} tokens  {row['rate_over_own']:.2f} of own rate  "
+        f"engine share {row['engine_share']:.1%}  E/T {row['ensemble_rate']:.1%}  discarded {row['discarded']}  "
+        f"fed over least: {fed}"
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _listed(values: dict[Any, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

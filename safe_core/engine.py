@@ -68,11 +68,13 @@ def run(
 
 def safe(run: Run, cancelled: Cancelled) -> Iterator[ev.Event]:
     """Algorithm 1: draft a window, let the verifiers read it, fuse only where that is safe and necessary."""
-    carried: list[Drafted] = []
+    carried: list[Drafted] = []  # drafted behind what stands now, so not to be drafted again
+    unfinished = 0  # of them, tokens of a character whose last bytes are still to come
     n = FIRST_WINDOW if run.settings.n == "auto" else run.settings.n
-    goes_on = run.settings.after_confirm == "continue" or run.settings.temperature > 0.0
+    greedy = run.settings.temperature == 0.0
+    goes_on = run.settings.after_confirm == "continue" or not greedy
     while run.reason is None and not _stopped(run, cancelled):
-        window, draft = generate(run, carried, n)
+        window, draft = generate(run, carried, max(n, unfinished + 1))
         yield draft
         final = window[-1].token.eos or len(window) >= run.room
         text = run.response.data + b"".join(d.token.bytes for d in window)
@@ -81,7 +83,6 @@ def safe(run: Run, cancelled: Cancelled) -> Iterator[ev.Event]:
         yield retokenized
         readable = _readable(window, len(text) - waiting)
         chosen: list[tuple[Token, Source]] = []
-        stands = True  # nothing of the window was replaced or given up
         while True:  # once, unless checking goes on behind a token that fusion confirmed
             rest = [_position(run, i, window[i], readings, final) for i in range(len(chosen), readable)]
             checks = verify(rest, run.weights, run.settings, partial(_gate, run, window))
@@ -91,15 +92,18 @@ def safe(run: Run, cancelled: Cancelled) -> Iterator[ev.Event]:
             end = readable if point is None else point.index
             chosen += [(d.token, "draft") for d in window[len(chosen) : end]]
             if point is None:
+                replaced = False
                 break
             tokens, fusion = fuse(run, window[end], point)
             watch.restart()
             yield fusion
             chosen += [(token, "ensemble") for token in tokens]
-            stands = goes_on and not fusion.replaced
-            if not stands or len(chosen) == readable:
+            replaced = fusion.replaced
+            if replaced or not goes_on or len(chosen) == readable:
                 break
-        carried = window[readable:] if stands else []  # an unfinished character waits for its rest
+        # Behind a token that fusion confirmed, greedy decoding would draft the same tokens once more.
+        carried = [] if replaced or (len(chosen) < readable and not greedy) else window[len(chosen) :]
+        unfinished = len(carried) if len(chosen) == readable else 0
         yield run.commit(chosen)
         if run.settings.n == "auto":
             n = _adapted(n, len(chosen), point is None)
@@ -108,8 +112,9 @@ def safe(run: Run, cancelled: Cancelled) -> Iterator[ev.Event]:
 def generate(run: Run, carried: Sequence[Drafted], n: int) -> tuple[list[Drafted], ev.Draft]:
     """The drafter's window: what it drafted before and still stands, then new tokens up to ``n``, EOS, or no room."""
     watch = Stopwatch([run.drafter])
-    window = list(carried)
-    target = min(max(n, len(window) + 1), run.room)
+    target = min(n, run.room)
+    window = list(carried[:target])
+    kept = len(window)
     ids = run.response.ids + [d.token.id for d in window]
     offset = window[-1].token.end if window else len(run.response.data)
     while len(window) < target and not (window and window[-1].token.eos):
@@ -122,7 +127,7 @@ def generate(run: Run, carried: Sequence[Drafted], n: int) -> tuple[list[Drafted
         offset = token.end
     tokens = [state.drafted(d) for d in window]
     start = len(run.response.data)
-    return window, ev.Draft(window=run.window, start=start, tokens=tokens, carried=len(carried), **watch.spent())
+    return window, ev.Draft(window=run.window, start=start, tokens=tokens, carried=kept, **watch.spent())
 
 
 def retokenize(run: Run, window: Sequence[Drafted], text: bytes) -> tuple[list[Reading], ev.Retokenize, Stopwatch]:

@@ -95,9 +95,10 @@ class Settings:
     ``temperature``      0 decodes greedily; above 0 the drafter samples (paper, appendix H)
     ``seed``             of the sampling; unused when greedy
     ``stop``             the run ends with the token that completes one of these strings
-    ``after_confirm``    when fusion confirms the drafter's own token: ``redraft`` the rest of the window as the paper
-                         does, or ``continue`` checking it. The text is the same but for positions decided at a
-                         window's edge, because windows then end elsewhere.
+    ``after_confirm``    when fusion confirms the drafter's own token: ``redraft``, a new window begins behind it as in
+                         the paper (what was drafted there is taken over, since greedy decoding would repeat it), or
+                         ``continue`` checking the same window. The text is the same but for positions decided at
+                         a window's edge, because windows then end elsewhere.
     ``commit``           a chosen string is committed ``whole``, or only its ``first_piece`` in the drafter's
                          tokens as the authors' code does
     ``check_oov``, ``check_consensus``   ablations: switch either check of Algorithm 1 off

@@ -796,7 +796,9 @@ def _compare_tokens(got: Dicts, want: Dicts, names: Sequence[str], where: str) -
 
 
 def _compare_draft(got: dict[str, Any], want: dict[str, Any], where: str, rules: _Rules) -> None:
-    _fields(got, want, ["window", "start", "carried"], where)
+    # How much of a window was drafted anew is the engine's affair, but for tokens that waited for the rest of a character.
+    _fields(got, want, ["window", "start"], where)
+    assert got["carried"] >= want["carried"], f"{where}: waiting tokens were drafted again"
     _compare_tokens(got["tokens"], want["tokens"], ["id", "hex", "start", "eos", "control"], where)
     _all_close([t["p"] for t in got["tokens"]], [t["p"] for t in want["tokens"]], f"{where}, p", rules.tol)
 

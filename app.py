@@ -14,7 +14,7 @@ from typing import NoReturn
 from safe_core import trace
 from safe_core.types import InputError, SafeError
 
-UPLOAD_LIMIT = "64mb"
+UPLOAD_LIMIT = "24mb"
 
 
 class Parser(argparse.ArgumentParser):

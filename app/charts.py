@@ -18,24 +18,24 @@ LOOKS: Final = {
     "all agree": ("#009e73", "circle"),
     "majority": ("#56b4e9", "diamond"),
     "not safe": ("#e69f00", "triangle-left"),
-    "fused, kept": ("#0072b2", "square-open"),
+    "fused, kept": ("#2b8cc4", "square-open"),
     "fused, replaced": ("#d55e00", "x"),
     "gate": ("#999999", "circle-open"),
     "unaligned": ("#cc79a7", "hourglass"),
     "unchecked": ("#bbbbbb", "line-ew-open"),
     "one model": ("#777777", "circle"),
 }
-"""Hue (Okabe and Ito's palette) and shape of every state: either alone tells them apart."""
+"""Hue (Okabe and Ito's palette, the blue lightened to show on both themes) and shape of every state: either tells them apart."""
 
 HATCHES: Final = {"fused, replaced": "x", "fused, kept": ".", "not safe": "\\", "majority": "-"}
 PHASE_LOOKS: Final = {
-    "draft": ("#0072b2", ""),
-    "retokenize": ("#56b4e9", "-"),
+    "draft": ("#2b8cc4", ""),
+    "retokenize": ("#cc79a7", "-"),
     "verify": ("#009e73", "/"),
     "ensemble": ("#d55e00", "x"),
     "other": ("#999999", "."),
 }
-RUN_LOOKS: Final = (("#d55e00", "solid"), ("#0072b2", "dash"))
+RUN_LOOKS: Final = (("#d55e00", "solid"), ("#2b8cc4", "dash"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def exposures(runs: Sequence[Charted]) -> go.Figure:
                 )
             )
     figure.update_xaxes(title="token")
-    figure.update_yaxes(title="OOV-like positions so far", rangemode="tozero")
+    figure.update_yaxes(title="OOV-like so far", rangemode="tozero")
     return _dressed(figure, "OOV-like positions met: models asked there, or left alone")
 
 
@@ -187,13 +187,15 @@ def _dressed(figure: go.Figure, title: str, *, stacked: bool = False, height: in
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 12},
-        legend={"orientation": "h", "y": -0.28 if height == 300 else -0.16, "x": 0},
+        legend={"orientation": "h", "y": -0.28 if height == 300 else -0.16, "x": 0, "traceorder": "normal"},
         hoverlabel={"font": {"family": "ui-monospace, monospace"}},
         dragmode=False,
     )
     grid: dict[str, Any] = {"gridcolor": "rgba(128,140,152,.28)", "zerolinecolor": "rgba(128,140,152,.28)"}
     figure.update_xaxes(**grid)
     figure.update_yaxes(automargin=True, **grid)
+    if any(isinstance(drawn, go.Bar) for drawn in figure.data):  # the left run on top, as it is the left one on the page
+        figure.update_yaxes(autorange="reversed")
     if stacked:
         figure.update_layout(barmode="stack")
     return figure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,10 +12,11 @@ import gradio as gr
 
 from app import gallery
 from app.export import html_of
+from app.forks import Fork
 from app.form import order_of
 from app.gallery import Pair
 from app.lens import Item, Lens
-from app.session import LIMITS, METHODS, NOTHING, Control, Desk, Desks, Fork, Job, Prepare, Shown, Status, Until, Workshop
+from app.session import LIMITS, METHODS, NOTHING, Control, Desk, Desks, Job, Prepare, Shown, Status, Until, Workshop
 from app.tokenizers import WORDS, agreement, bench
 from app.widgets import PAGE, Bench, StatusLine
 from safe_core import trace, zoo
@@ -24,11 +24,11 @@ from safe_core.events import Event
 from safe_core.types import InputError, SafeError
 
 EXAMPLES: Final = (
-    "Why does bread rise when it is baked? Answer in two sentences.",
-    "What is the capital of Bulgaria, and what is it known for?",
-    "Is this claim correct? 'The gallbladder makes bile.' Begin with Correct or Incorrect.",
-    "Write a Python function that counts the vowels in a string.",
-    "Übersetze ins Deutsche und ins Japanische: Good morning, how are you?",
+    "What does the German word Schadenfreude mean?",
+    "What is the capital of Bulgaria?",
+    "Is bile made in the gallbladder?",
+    "Write a Python function that counts vowels.",
+    "Translate into Japanese: Good morning!",
 )
 PANES: Final = ("left", "right")
 TICK: Final = 0.09
@@ -83,6 +83,8 @@ class Page:
                 with gr.Row():
                     self.drafter = self._picker("Drafter", self.models[0], "drafter")
                     self.verifiers = self._picker("Verifiers", self.models[1:2], "verifiers", multiselect=True)
+        with gr.Accordion("Advanced", open=False, elem_id="advanced"):
+            self._advanced()
         self.examples = gr.Dataset(
             components=[self.prompt], samples=[[text] for text in EXAMPLES], label="Examples", elem_id="examples"
         )
@@ -93,9 +95,7 @@ class Page:
             self.fusion = gr.Button("To next fusion", size="md", elem_id="to-fusion", min_width=120)
             self.oov = gr.Button("To next OOV-like", size="md", elem_id="to-oov", min_width=130)
             self.stop = gr.Button("Stop", variant="stop", size="md", interactive=False, elem_id="stop", min_width=72)
-            self.status = StatusLine(elem_id="status", min_width=280)
-        with gr.Accordion("Advanced", open=False, elem_id="advanced"):
-            self._advanced()
+        self.status = StatusLine(elem_id="status")
 
     def _picker(self, label: str, value: Any, id: str, multiselect: bool = False) -> gr.Dropdown:
         own = ", or type a folder, a .gguf file, a hub id" if self.any_model else ""
@@ -261,12 +261,12 @@ class Page:
                     self._runner(until),
                     inputs,
                     self.streamed,
-                    js=CLEAR_PLACE if until is None else None,
+                    js=CLEAR_PLACE,
                     trigger_mode="multiple",
                     **STREAMING,
                 )
             )
-        self._then_refresh(self.lens.fork(self._fork, None, self.streamed, trigger_mode="multiple", **STREAMING))
+        self._then_refresh(self.lens.fork(self._fork, None, self.streamed, js=CLEAR_PLACE, trigger_mode="multiple", **STREAMING))
         self.pause.click(self._pause, None, None, **AT_ONCE)
         self.stop.click(self._stop, None, None, **AT_ONCE)
 
@@ -324,7 +324,7 @@ class Page:
             return [gr.skip(), _line(Status("error", str(problem))), *_idle()]
         titles = (pair.left.title, pair.right.title)
         shown = [Shown(key, title, t.events) for key, title, t in zip(PANES, titles, traces, strict=True)]
-        return self._show(desk, shown, Status("idle", f"Recorded: {pair.title}"), pair.name)
+        return self._show(desk, shown, Status("idle", f"Recorded · {pair.title}. {pair.look_for}"), pair.name)
 
     def _upload(self, paths: list[str] | None, request: gr.Request) -> list[Any]:
         """One or two uploaded traces; what was shown stays where one of them cannot be used."""
@@ -449,16 +449,16 @@ class Page:
 
     def _refresh(self, tab: str, request: gr.Request) -> list[Any]:
         """What the open tab shows of the runs on the page; the other tabs wait until they are opened."""
-        shown = [s for s in self.desks.of(request.session_hash).shown if s.events]
+        desk = self.desks.of(request.session_hash)
+        shown = [s for s in desk.shown if s.events]
         events = {s.key: list(s.events) for s in shown}
-        files = self._files(shown, events) if tab == "traces" else [gr.skip()] * 3
+        files = self._files(desk.folder, shown, events) if tab == "traces" else [gr.skip()] * 3
         charts = self._drawn(shown, events) if tab == "charts" else [gr.skip()] * len(self.charts)
-        tables = self._tabled(shown, events) if tab == "tables" else [gr.skip()] * (1 + 2 + 2 + len(self.csv))
+        tables = self._tabled(desk.folder, shown, events) if tab == "tables" else [gr.skip()] * (1 + 2 + 2 + len(self.csv))
         return [*files, *charts, *tables]
 
-    def _files(self, shown: Sequence[Shown], events: dict[str, list[Event]]) -> list[Any]:
+    def _files(self, folder: Path, shown: Sequence[Shown], events: dict[str, list[Event]]) -> list[Any]:
         """The traces as they are on the page, and both in one offline page."""
-        folder = Path(tempfile.mkdtemp(prefix="safe-lens-"))
         made: list[Any] = []
         for key in PANES:
             if key in events:
@@ -475,10 +475,9 @@ class Page:
         runs = [Charted(s.key, _named(s), events[s.key]) for s in shown]
         return [draw(runs) for draw in CHARTS] if runs else [None] * len(CHARTS)
 
-    def _tabled(self, shown: Sequence[Shown], events: dict[str, list[Event]]) -> list[Any]:
+    def _tabled(self, folder: Path, shown: Sequence[Shown], events: dict[str, list[Event]]) -> list[Any]:
         from app import tables
 
-        folder = Path(tempfile.mkdtemp(prefix="safe-lens-"))
         frames = {"statistics": tables.statistics([(_named(s), events[s.key]) for s in shown])} if shown else {}
         for what, fold in (("windows", tables.windows), ("points", tables.points), ("tokens", tables.tokens)):
             frames |= {f"{what}-{key}": fold(events[key]) for key in PANES if key in events}
@@ -486,7 +485,7 @@ class Page:
             frame.to_csv(folder / f"{name}.csv", index=False)
         parts = [*(f"windows-{key}" for key in PANES), *(f"points-{key}" for key in PANES)]
         csv = [_download(folder / f"{name}.csv" if name in frames else None) for name in self.csv]
-        return [frames.get("statistics"), *(_rounded(frames.get(name)) for name in parts), *csv]
+        return [*(tables.rounded(frames[name]) if name in frames else None for name in ("statistics", *parts)), *csv]
 
     def _compare(self, text: str, names: list[str], words: str) -> list[Any]:
         """Tokenizers side by side; what was there stays where one cannot be had."""
@@ -543,11 +542,6 @@ def _frame(label: str, id: str) -> gr.Dataframe:
 
 def _download(path: Path | None) -> Any:
     return gr.update(value=None if path is None else str(path), interactive=path is not None)
-
-
-def _rounded(frame: Any) -> Any:
-    """Probabilities in the four digits a table has room for; the CSV keeps all."""
-    return None if frame is None else frame.round(4)
 
 
 def _read_upload(path: str) -> trace.Trace:

@@ -92,7 +92,7 @@ RECIPES: Final = (
         look_for=(
             "The drafter wrote 'f' and meant 'fear'. Gemma has no token that ends after this 'f', so its answer "
             "there is about a text it never sees cut like that: UniTE asks it all the same and follows. SAFE does"
-            " not ask, and fuses one token earlier."
+            " not ask there, and the drafter's word stays whole."
         ),
         prompt="What does the German word Schadenfreude mean? Use it in a German sentence.",
         find=first("left", derailed_word),
@@ -103,8 +103,8 @@ RECIPES: Final = (
         title="UniTE loses its way and repeats itself",
         look_for=(
             "Row after row UniTE asks Gemma in the middle of Russian words that Gemma cuts elsewhere, and lets "
-            "the answers replace what the drafter wrote. It ends up writing one line again and again. Press o to "
-            "walk from one broken prefix to the next."
+            "the answers replace what the drafter wrote, until it writes one line again and again. Models this small "
+            "loop under SAFE too, but no longer for this reason. Press o to walk from one broken prefix to the next."
         ),
         prompt="Write one sentence in Russian about the sea.",
         find=first("left", derailed_word),
@@ -114,9 +114,9 @@ RECIPES: Final = (
         name="stray-script",
         title="Half a character: a letter nobody meant",
         look_for=(
-            "One byte into a Cyrillic letter, the two models' byte tokens are fused, and the letter that comes "
-            "out is none that either would have written. SAFE never fuses inside a token that a verifier reads as"
-            " one."
+            "The first byte of a Cyrillic letter stands, and UniTE asks Gemma what follows. Gemma never reads half a "
+            "letter; its answer wins, and the letter that comes out is not the one the drafter had begun. SAFE does "
+            "not ask inside a letter."
         ),
         prompt="Translate into Russian: The sea is calm today.",
         find=first("left", lambda at: derailed(at) and split_character(at)),
@@ -165,21 +165,18 @@ def record(recipe: Recipe, folder: Path) -> Pair:
     """Run both sides of a recipe and write their traces. Raises SafeError where a run fails or shows nothing of the kind."""
     order = Order(recipe.prompt, ("UniTE", "SAFE"), DRAFTER, (VERIFIER,), Settings(max_new_tokens=recipe.tokens)).checked()
     sources = Workshop().order(order, ("left", "right"))(lambda _, message: None, lambda: False)
-    left, right = (Trace(tuple(_whole(key, sources[key]))) for key in ("left", "right"))
-    place = recipe.find(left, right)
+    for side, key in (("unite", "left"), ("safe", "right")):
+        trace.write(folder / f"{recipe.name}.{side}.jsonl", _whole(key, sources[key]))
+    return pair_of(recipe, folder)
+
+
+def pair_of(recipe: Recipe, folder: Path) -> Pair:
+    """What the gallery's list says of a recorded pair. Raises SafeError where its traces show nothing of the kind."""
+    sides = Recorded("UniTE", f"{recipe.name}.unite.jsonl"), Recorded("SAFE", f"{recipe.name}.safe.jsonl")
+    place = recipe.find(*(trace.read(folder / side.file) for side in sides))
     if place is None:
         raise SafeError(f"The pair '{recipe.name}' no longer shows what it is for; find another prompt for it.")
-    pair = Pair(
-        name=recipe.name,
-        title=recipe.title,
-        look_for=recipe.look_for,
-        left=Recorded("UniTE", f"{recipe.name}.unite.jsonl"),
-        right=Recorded("SAFE", f"{recipe.name}.safe.jsonl"),
-        where=place,
-    )
-    for path, run in zip(pair.files(folder), (left, right), strict=True):
-        trace.write(path, run.events)
-    return pair
+    return Pair(recipe.name, recipe.title, recipe.look_for, *sides, place)
 
 
 def _whole(key: str, source: Iterator[ev.Event]) -> Sequence[ev.Event]:
@@ -196,20 +193,18 @@ def _whole(key: str, source: Iterator[ev.Event]) -> Sequence[ev.Event]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record the named pairs, or all; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.make_traces", description="Record the gallery's pairs again.")
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *(r.name for r in RECIPES)])
-    chosen = parser.parse_args(arguments).names
-    made = {pair.name: pair for pair in gallery.pairs()}
+    parser.add_argument("names", nargs="*", metavar="NAME", help="; ".join(recipe.name for recipe in RECIPES))
+    parser.add_argument("--list-only", action="store_true", help="keep the traces; write titles, words and places again")
+    options = parser.parse_args(arguments)
     gallery.TRACES.mkdir(exist_ok=True)
-    for recipe in RECIPES:
-        if chosen and recipe.name not in chosen:
-            continue
-        try:
-            made[recipe.name] = record(recipe, gallery.TRACES)
-        except SafeError as problem:
-            print(f"make_traces: {problem}", file=sys.stderr)
-            return 2
-        print(f"{recipe.name}: opens at {msgspec.to_builtins(made[recipe.name].where)}")
-    listed = [made[recipe.name] for recipe in RECIPES if recipe.name in made]
+    try:
+        chosen = [recipe for recipe in RECIPES if recipe.name in (options.names or [recipe.name])]
+        for recipe in [] if options.list_only else chosen:
+            print(f"{recipe.name}: opens at {record(recipe, gallery.TRACES).where}")
+        listed = [pair_of(recipe, gallery.TRACES) for recipe in RECIPES]
+    except SafeError as problem:
+        print(f"make_traces: {problem}", file=sys.stderr)
+        return 2
     (gallery.TRACES / "gallery.json").write_bytes(msgspec.json.format(msgspec.json.encode(listed), indent=2) + b"\n")
     return 0
 

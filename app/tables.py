@@ -233,6 +233,11 @@ def statistics(runs: Sequence[Titled]) -> pd.DataFrame:
     return frame
 
 
+def rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same with numbers in the four digits that a page has room for."""
+    return frame.map(lambda value: round(value, 4) if isinstance(value, float) else value)
+
+
 def unique(titles: Sequence[str]) -> list[str]:
     """The titles, numbered where two are the same."""
     return [title if titles.count(title) == 1 else f"{title} ({titles[: k + 1].count(title)})" for k, title in enumerate(titles)]

@@ -47,8 +47,11 @@ class Witness:
 
 @dataclass(frozen=True)
 class Reading:
-    """``encoding`` of ``text``, the response so far. Row ``k`` of ``rows`` belongs to token ``first + k``; token ``first`` holds the
-    window's first byte. Where the end of the text may be asked for, one more row follows the last token's."""
+    """``encoding`` of ``text``, the response so far.
+
+    Row ``k`` of ``rows`` belongs to token ``first + k``; token ``first`` holds the window's first byte. Where the end of the
+    text may be asked for, one more row follows the last token's.
+    """
 
     model: str
     encoding: Encoding

@@ -14,15 +14,41 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from safe_core.types import ModelError, Token
 
 CONTROL_SPELLING = re.compile(r"<[|｜].*[|｜]>")
 LOOK_AHEAD = 16
 """Bytes of unchanged text kept behind a fixed boundary; pre-tokenizers look at most a few characters ahead."""
+LOCAL = {
+    *("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer", "Nmt", "Precompiled", "Replace", "ByteLevel"),
+    *("Metaspace", "Split", "Digits", "Punctuation", "Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit"),
+}
+"""Normalizers and pre-tokenizers that treat a place in a text by a few characters around it."""
+BEFORE_A_BLANK = [
+    *(
+        "a",
+        "The",
+        "x1b",
+        ". Then",
+        "'s",
+        "don't",
+        "e\u0301tre b",
+        "   ok",
+        "\n\nq",
+        "東京k",
+        "1,000m",
+        "_a",
+        "fooBar",
+        "HTTPServer",
+    ),
+    *("<a", "🙂b", ".b", "1 a", "ſk", "\u00a0z", "\tI", "- A", "(x"),
+]
+FROM_A_BLANK_ON = [" a", " The", " don't x", " aé", " x1", " A.B", " e\u0301", " a\n", " a  b", " i東", " s", " I'M", " b " * 2]
 BYTE_SPELLING = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -73,16 +99,22 @@ class Vocabulary:
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < self.size)
         control = {i for i, a in added.items() if a.special or CONTROL_SPELLING.fullmatch(a.content)}
         by_id: list[bytes] = [b""] * self.size
+        self._unlisted: list[bytes] = []  # what merges may still lead to: past the head, or a second string of an id
         for string, i in strings.items():
-            if i < self.size:
-                literal = i in control or (i in added and string not in base)
-                by_id[i] = string.encode() if literal else spelling.bytes_of(string)
+            literal = i in control or (i in added and string not in base)
+            data = string.encode() if literal else spelling.bytes_of(string)
+            if i < self.size and not by_id[i]:
+                by_id[i] = data
+            else:
+                self._unlisted.append(data)
         self._bytes = by_id
+        self._never = control | self.eos_ids
         self.control_ids = frozenset(i for i in range(self.size) if i in control or not by_id[i]) - self.eos_ids
         self._by_bytes = self._index(strings)
         self._single = [self._by_bytes.get(bytes([b])) for b in range(256)]
-        self._seam = _seam_tokenizer(tokenizer, {i: a for i, a in added.items() if i not in control | self.eos_ids})
-        self._remap = self._seam_ids(base, strings)
+        unspoken = {added[i].content for i in self._never if i in added}
+        self._seam = _seam_tokenizer(tokenizer, {i: a for i, a in added.items() if i not in self._never}, unspoken)
+        self._remap = self._seam_ids(strings)
 
     def bytes_of(self, id: int) -> bytes:
         """Raw bytes of a token; the literal spelling of a control token; ``b""`` for an id without text."""
@@ -133,30 +165,42 @@ class Vocabulary:
     def encode_again(self, before: Encoding, old: bytes, new: bytes) -> Encoding:
         """``encode(new)``, given ``before = encode(old)``: the tokens up to a boundary that cannot move are kept.
 
-        Such a boundary lies between an ASCII letter and a blank that a letter follows, where no token of this vocabulary holds
-        that letter and a blank side by side: no merge and no piece can then cross it, every pre-tokenizer in use cuts there
-        whatever follows (it is ``LOOK_AHEAD`` bytes inside the unchanged text), and no normal form joins across it. So
-        both sides are encoded independently of each other. Without such a place the whole text is encoded.
+        Such a boundary lies between an ASCII letter and a blank that a letter follows, where no string of this vocabulary
+        holds that letter and a blank side by side. Why both sides are then encoded independently of each other:
+
+        * Normal forms, case folding and character maps act on a few characters at once, and none joins across such a place.
+        * A pre-tokenizer either cuts there, whatever surrounds it, so that each side is pieces of its own; or it leaves one
+          piece (SentencePiece and Gemma), and then the model must be a plain BPE: each merge makes a string of the
+          vocabulary, so none crosses, and those on either side happen in the order of their ranks alone. A Viterbi search
+          (Unigram) has a node there too, but ties between paths fall by rounding, which depends on what came before; and
+          a model that looks whole pieces up first, or marks words at their ends, must see whole pieces.
+        * Both sides hold ``LOOK_AHEAD`` bytes of unchanged text more than any of these look at.
+
+        What is asked of the tokenizer's parts is checked once (``_cuts``), with the kinds of parts and on probes. Without
+        such a place, or for any other tokenizer, the whole text is encoded.
         """
-        if not self._cuts:
-            return self.encode(new)
-        for at in _blanks_before(new, common_prefix(old, new) - LOOK_AHEAD):
-            if new[at - 1] in self._cuts:
+        for at in _blanks_before(new, common_prefix(old, new) - LOOK_AHEAD) if self._cuts else ():
+            inside = bisect_left(before.unaligned, at, key=_start_of) - 1
+            if new[at - 1] in self._cuts and not (inside >= 0 and before.unaligned[inside][1] > at):
                 kept = bisect_left(before.tokens, at, key=lambda token: token.start)
                 rest = self.encode(new[at:], at)
-                unaligned = [r for r in before.unaligned if r[1] <= at] + list(rest.unaligned)
-                return Encoding(before.tokens[:kept] + rest.tokens, _joined(unaligned))
+                return Encoding(before.tokens[:kept] + rest.tokens, _joined([*before.unaligned[: inside + 1], *rest.unaligned]))
         return self.encode(new)
 
     # -- inside ------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _cuts(self) -> frozenset[int]:
-        """ASCII letters that never stand before a blank inside a token. Empty where added tokens swallow blanks around them."""
-        if any(a.lstrip or a.rstrip or a.single_word for a in self._seam.get_added_tokens_decoder().values()):
+        """ASCII letters behind which a blank can be a fixed boundary; empty for tokenizers that have none."""
+        added = list(self._seam.get_added_tokens_decoder().values())
+        if any(a.lstrip or a.rstrip or a.single_word for a in added) or not _parts_at_blanks(self._seam):
             return frozenset()
-        inside = {data[i - 1] for data in self._bytes for i in _find_all(data, b" ") if i}
-        return frozenset(b for b in range(128) if chr(b).isalpha()) - inside
+        normal = self._seam.normalizer
+        folded = [normal.normalize_str(a.content).replace("▁", " ").encode() for a in added if a.normalized and normal]
+        strings = [*self._bytes, *self._unlisted, *folded]
+        inside = {data[i - 1] for data in strings for i in _find_all(data, b" ") if i}
+        letters = {chr(b): normal.normalize_str(chr(b)) if normal else chr(b) for b in range(128) if chr(b).isalpha()}
+        return frozenset(ord(a) for a, b in letters.items() if inside.isdisjoint([ord(a), *b.encode()]))
 
     def _index(self, strings: dict[str, int]) -> dict[bytes, int]:
         """bytes -> canonical id: the lowest, but a written token before a ``<0xNN>`` spelling of the same byte."""
@@ -168,7 +212,7 @@ class Vocabulary:
                 out.setdefault(self._bytes[i], i)
         return out
 
-    def _seam_ids(self, base: dict[str, int], strings: dict[str, int]) -> dict[int, int]:
+    def _seam_ids(self, strings: dict[str, int]) -> dict[int, int]:
         """Ids the seam tokenizer gave to added tokens -> the model's own ids (it numbers them after its own vocabulary)."""
         return {i: strings[a.content] for i, a in self._seam.get_added_tokens_decoder().items() if i != strings[a.content]}
 
@@ -185,12 +229,16 @@ class Vocabulary:
         remap, by_id = self._remap, self._bytes
         encoding = self._seam.encode_batch_fast([text], add_special_tokens=False)[0]
         ids = [remap.get(i, i) for i in encoding.ids] if remap else encoding.ids
-        if all(i < self.size for i in ids) and b"".join([by_id[i] for i in ids]) == data:
+        if max(ids, default=0) < self.size and self._spell(ids) == data:
             for i in ids:
                 tokens.append(Token(i, by_id[i], start))
                 start += len(by_id[i])
             return
         self._align(text, data, start, tokens, unaligned)
+
+    def _spell(self, ids: Sequence[int]) -> bytes | None:
+        """The text of these ids; none where a control token, or the one for unknown text, is among them."""
+        return b"".join([self._bytes[i] for i in ids]) if self._never.isdisjoint(ids) else None
 
     def _align(self, text: str, data: bytes, start: int, tokens: list[Token], unaligned: list[tuple[int, int]]) -> None:
         """Place the tokens of text that comes back altered: group those that share characters, keep the groups that are exact."""
@@ -204,7 +252,7 @@ class Vocabulary:
             spelled = [self._bytes[i] for i in ids]
             if at[first] > done:  # characters that no token stands for
                 unaligned.append((start + done, start + at[first]))
-            exact = b"".join(spelled) == data[at[first] : at[last]]
+            exact = self._spell(ids) == data[at[first] : at[last]]
             if not exact:
                 unaligned.append((start + at[first], start + at[last]))
             offset = start + at[first]
@@ -229,11 +277,12 @@ class _Spelling:
     def of(tokenizer: Tokenizer) -> _Spelling:
         parts = [*_parts(tokenizer.decoder), *_parts(tokenizer.pre_tokenizer), *_parts(tokenizer.normalizer)]
         kinds = {part["type"] for part in parts}
+        fallback = "ByteFallback" in kinds or bool(getattr(tokenizer.model, "byte_fallback", False))
         blank = next((p["replacement"] for p in parts if p["type"] == "Metaspace"), None)
         if blank is None and any(p["type"] == "Replace" and "▁" in (p["content"], p["pattern"].get("String")) for p in parts):
             blank = "▁"
         prefix = next((p["prefix"] for p in parts if p["type"] == "WordPiece"), None)
-        return _Spelling("ByteLevel" in kinds, blank, "ByteFallback" in kinds, prefix)
+        return _Spelling("ByteLevel" in kinds, blank, fallback, prefix)
 
     def bytes_of(self, string: str) -> bytes:
         if self.byte_level:
@@ -264,9 +313,12 @@ def _parts(component: Any) -> Iterator[dict[str, Any]]:
             stack = [*inner, *stack]
 
 
-def _seam_tokenizer(tokenizer: Tokenizer, added: dict[int, AddedToken]) -> Tokenizer:
-    """The same tokenizer for text that continues other text: sharing its model, without BOS, dummy prefix, or control tokens."""
-    seam = Tokenizer(tokenizer.model)
+def _seam_tokenizer(tokenizer: Tokenizer, added: dict[int, AddedToken], unspoken: set[str]) -> Tokenizer:
+    """The same tokenizer for text that continues other text: sharing its model, without BOS, dummy prefix, or control tokens.
+
+    ``unspoken`` are the spellings of control tokens.
+    """
+    seam = Tokenizer(_seam_model(tokenizer.model, unspoken))
     normal = [_normalizer(p) for p in _parts(tokenizer.normalizer) if p["type"] not in ("Prepend", "Strip")]
     before = [_pre_tokenizer(p) for p in _parts(tokenizer.pre_tokenizer)]
     if normal:
@@ -277,6 +329,40 @@ def _seam_tokenizer(tokenizer: Tokenizer, added: dict[int, AddedToken]) -> Token
         seam.decoder = decoders.Fuse()
     seam.add_tokens([added[i] for i in sorted(added)])
     return seam
+
+
+def _seam_model(model: Any, unspoken: set[str]) -> Any:
+    """The model itself; a Unigram, which would find control tokens in a text, with these pieces spelled as no text is."""
+    if not isinstance(model, models.Unigram):
+        return model
+    state = json.loads(model.__getstate__())
+    pieces = [(f"\U0010fffe{i}" if piece in unspoken else piece, score) for i, (piece, score) in enumerate(state["vocab"])]
+    return models.Unigram(pieces, state["unk_id"], state["byte_fallback"])
+
+
+def _parts_at_blanks(seam: Tokenizer) -> bool:
+    """Whether what stands before a blank between letters, and what follows from it on, are encoded without each other.
+
+    Given that no string of the vocabulary reaches across.
+    """
+    model = seam.model
+    parts = [*_parts(seam.normalizer), *_parts(seam.pre_tokenizer)]
+    if getattr(model, "dropout", None) or any(part["type"] not in LOCAL for part in parts):
+        return False
+    is_bpe = isinstance(model, models.BPE)
+    merges_alone = is_bpe and not (model.ignore_merges or model.continuing_subword_prefix or model.end_of_word_suffix)
+    for before, after in product(BEFORE_A_BLANK, FROM_A_BLANK_ON):
+        left, right, whole = _pieces(seam, before), _pieces(seam, after), _pieces(seam, before + after)
+        joined = [*left[:-1], "".join([*left[-1:], *right[:1]]), *right[1:]]
+        if whole != left + right and not (merges_alone and whole == joined):
+            return False
+    return True
+
+
+def _pieces(seam: Tokenizer, text: str) -> list[str]:
+    """What the tokenizer hands to its model, piece by piece."""
+    text = seam.normalizer.normalize_str(text) if seam.normalizer else text
+    return [piece for piece, _ in seam.pre_tokenizer.pre_tokenize_str(text)] if seam.pre_tokenizer else [text]
 
 
 def _normalizer(part: dict[str, Any]) -> Any:
@@ -338,14 +424,15 @@ def _joined(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(out)
 
 
-LETTER_BLANK_LETTER = re.compile(rb"(?<=[A-Za-z]) (?=[A-Za-z])")
+def _start_of(span: tuple[int, int]) -> int:
+    return span[0]
 
 
 def _blanks_before(data: bytes, end: int) -> Iterator[int]:
-    """Offsets of single blanks between ASCII letters, nearest to ``end`` first, looking back 1,024 bytes at most."""
-    if end > 0:
-        found = [m.start() for m in LETTER_BLANK_LETTER.finditer(data, max(0, end - 1024), end)]
-        yield from reversed(found)
+    """Offsets of single blanks between ASCII letters, nearest to ``end`` first."""
+    while end > 0 and (end := data.rfind(b" ", 0, end)) > 0:
+        if data[end - 1 : end].isalpha() and data[end + 1 : end + 2].isalpha():
+            yield end
 
 
 def _find_all(data: bytes, part: bytes) -> Iterator[int]:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from app.forks import Fork, opening, settings_of
 from app.form import order_of
 from app.session import (
     BREATH,
     Control,
     Desks,
-    Fork,
     Job,
     Lane,
     Order,
@@ -24,8 +24,6 @@ from app.session import (
     Until,
     goals,
     next_lane,
-    opening,
-    settings_of,
 )
 from safe_core import engine
 from safe_core import events as ev

@@ -37,6 +37,8 @@ def _speed(options: argparse.Namespace) -> dict[str, Any]:
     prompts = options.prompt or speed.PROMPTS[: options.prompts]
     if max(options.tokens) < 8:
         raise InputError("A speed below 8 tokens measures nothing; give --tokens 100 or more.")
+    if options.random_weights:
+        return speed.on_random_weights(options.random_weights, sorted(options.tokens), options.disagree)
     return speed.measure(_models(options), prompts, sorted(options.tokens), options.variants)
 
 
@@ -58,6 +60,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--prompts", type=int, default=1, metavar="K", help="how many of the built-in prompts to average over")
     one.add_argument("--prompt", action="append", metavar="TEXT", help="measure on this prompt instead")
     one.add_argument("--variants", nargs="+", choices=list(speed.VARIANTS), default=list(speed.DEFAULT_VARIANTS))
+    one.add_argument(
+        "--random-weights", nargs="+", metavar="SHAPE", help="qwen2.5-7b llama-3.1-8b: random models of these shapes"
+    )
+    one.add_argument("--disagree", type=float, nargs="+", default=[0.05, 0.15], help="with --random-weights: about E/T")
     one.set_defaults(command=_speed)
     two = commands.add_parser("memory", help="peak memory above the weights with both panes running")
     two.set_defaults(command=_memory)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -55,7 +55,21 @@ class Endless(Session):
         return super()._feed(all_ids, keep).index_fill(1, self._ends, -torch.inf)
 
 
-def measure(models: Sequence[Model], prompts: Sequence[str], lengths: Sequence[int], variants: Sequence[str]) -> dict[str, Any]:
+Open = Callable[[Sequence[Model], str], list[Session]]
+"""Opens a session per model on a prompt."""
+
+
+def endless(models: Sequence[Model], prompt: str) -> list[Session]:
+    return [Endless(m, m.prompt_ids(prompt)) for m in models]
+
+
+def measure(
+    models: Sequence[Model],
+    prompts: Sequence[str],
+    lengths: Sequence[int],
+    variants: Sequence[str],
+    open_sessions: Open = endless,
+) -> dict[str, Any]:
     """Print and return, for every variant, rates over the drafter's own and the engine's share at each length."""
     generate(models[0], prompts[0], 8)  # first calls allocate and choose kernels
     table: list[dict[str, Any]] = []
@@ -64,7 +78,7 @@ def measure(models: Sequence[Model], prompts: Sequence[str], lengths: Sequence[i
         _say(f"prompt: {prompt}")
         _say(f"  {models[0].name} alone, transformers generate: " + _listed({n: f"{n / s:.1f} tokens/s" for n, s in own.items()}))
         for name in variants:
-            for row in run(models, prompt, lengths, name):
+            for row in run(models, prompt, lengths, name, open_sessions):
                 row["rate_over_own"] = own[row["tokens"]] / row["seconds"]
                 table.append({"prompt": prompt, **row})
                 _say(_line(row))
@@ -85,11 +99,11 @@ def generate(model: Model, prompt: str, length: int) -> float:
     return time.perf_counter() - begun
 
 
-def run(models: Sequence[Model], prompt: str, lengths: Sequence[int], name: str) -> Iterator[dict[str, Any]]:
+def run(models: Sequence[Model], prompt: str, lengths: Sequence[int], name: str, open_sessions: Open) -> Iterator[dict[str, Any]]:
     """One run to the greatest length; what it had cost when it passed each of ``lengths``."""
     method, settings = VARIANTS[name]
     used = models[:1] if method == "single" else models
-    sessions = [Endless(m, m.prompt_ids(prompt)) for m in used]
+    sessions = open_sessions(used, prompt)
     settings = replace(settings, max_new_tokens=max(lengths))
     statistics, begun, due = Statistics(), time.perf_counter(), list(lengths)
     text = b""
@@ -124,10 +138,7 @@ def _own(sessions: Sequence[Session], text: bytes, tokens: int) -> list[int]:
 def memory(models: Sequence[Model], prompt: str, length: int) -> dict[str, Any]:
     """Peak resident memory above the weights while UniTE and SAFE run side by side, in MB."""
     weights = sum(p.numel() * p.element_size() for m in models for p in m.network.parameters())
-    runs = [
-        engine.run(method, [Endless(m, m.prompt_ids(prompt)) for m in models], Settings(max_new_tokens=length), prompt)
-        for method in ("unite", "safe")
-    ]
+    runs = [engine.run(method, endless(models, prompt), Settings(max_new_tokens=length), prompt) for method in ("unite", "safe")]
     kept: list[list[ev.Event]] = [[], []]  # the page keeps both traces
     while runs:
         for events, generator in zip(kept, list(runs), strict=False):
@@ -141,6 +152,30 @@ def memory(models: Sequence[Model], prompt: str, length: int) -> dict[str, Any]:
     result = {"tokens": length, "peak_mb": peak / 1e6, "weights_mb": weights / 1e6, "above_mb": (peak - weights) / 1e6}
     _say(_listed({name: f"{value:.0f}" for name, value in result.items()}))
     return result
+
+
+def on_random_weights(shapes: Sequence[str], lengths: Sequence[int], rates: Sequence[float]) -> dict[str, Any]:
+    """Speed of full-size random models where there is a GPU, of small ones elsewhere, at chosen rates of disagreement."""
+    from transformers.utils import is_flash_attn_2_available
+
+    from safe_core.benchmarks.random_weights import Scripted, build
+
+    card = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    _say(f"full-size models on {card}" if card else "no GPU here: small models of the same families, on the CPU")
+    results: dict[str, Any] = {"measured_on": card or "cpu, small configurations"}
+    for attention in ["sdpa", "flash_attention_2"] if card and is_flash_attn_2_available() else ["sdpa"]:
+        models = [build(name, seed, attention) for seed, name in enumerate(shapes)]
+        for rate in rates:
+            _say(f"attention {attention}, verifiers disagree at {rate:.0%} of the positions")
+
+            def scripted(used: Sequence[Model], prompt: str, rate: float = rate) -> list[Session]:
+                return [
+                    Scripted(m, m.prompt_ids(prompt), disagrees=rate if seed else 0.0, seed=seed) for seed, m in enumerate(used)
+                ]
+
+            variants = ("safe", "safe-continue", "safe-gac", "unite", "gac")
+            results[f"{attention} {rate}"] = measure(models, PROMPTS[:1], lengths, variants, scripted)
+    return results
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -593,7 +593,6 @@ CHANGES: dict[str, Callable[[Dicts], object]] = {
     "role": _set("start", ["models", 1, "role"], "drafter"),
     "draft id": _set("draft", ["tokens", 0, "id"], 10_000),
     "draft p": _set("draft", ["tokens", 0, "p"], 0.0),
-    "carried": _set("draft", ["carried"], 2),
     "reading p": _set("retokenize", ["readings", 0, "tokens", 0, "p"], 0.0),
     "reading argmax": _set("retokenize", ["readings", 0, "tokens", 0, "argmax_hex"], "beef"),
     "reading start": _set("retokenize", ["readings", 0, "tokens", 0, "start"], 9_999),

@@ -116,20 +116,18 @@ class Scripted(Session):
         out = logits.float() - 20.0  # what the story does not say keeps its order, far below what it says
         for k in range(keep):
             own, other, strength = self._say(offset)
-            out[k, own] = 4.0
-            if other is not None:
-                out[k, own], out[k, other] = 0.0, strength
+            out[k, own], out[k, other] = (4.0, 3.2) if strength is None else (0.0, strength)
             if k + 1 < keep:
                 offset += len(self.vocabulary.bytes_of(response[len(response) - keep + 1 + k]))
         return out
 
-    def _say(self, offset: int) -> tuple[int, int | None, float]:
-        """The story's token at a byte offset, and the one preferred to it, if any, with its logit."""
+    def _say(self, offset: int) -> tuple[int, int, float | None]:
+        """The story's token at a byte offset, its rival, and the rival's logit where it is preferred."""
         u = int.from_bytes(hashlib.blake2b(f"{self._seed} {offset}".encode(), digest_size=4).digest()) / 2**32
-        own = self._token(offset % len(STORY))
-        if u >= self._disagrees:
-            return own, None, 0.0
-        return own, self._token((offset + 777) % len(STORY)), 4.0 if u < self._disagrees / 2 else 0.3
+        own, rival = self._token(offset % len(STORY)), self._token((offset + 777) % len(STORY))
+        if u >= self._disagrees or own == rival:
+            return own, rival if rival != own else (own + 1) % 256, None
+        return own, rival, 4.0 if u < self._disagrees / 2 else 1.0
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019 (a session lives as long as its cache is wanted)
     def _token(self, at: int) -> int:

@@ -23,7 +23,7 @@ from safe_core.trace import Statistics
 from safe_core.types import Method, Settings
 
 PROMPTS: Final = (
-    "What is the capital of France?",
+    "Name three cities in Bulgaria.",
     "Write a short story about a lighthouse keeper who finds a message in a bottle.",
     "Explain step by step how to add 27 and 58.",
 )

@@ -30,6 +30,12 @@ EXAMPLES: Final = (
     "Write a Python function that counts vowels.",
     "Translate into Japanese: Good morning!",
 )
+FIELDS: Final = (
+    *("prompt", "left", "right", "drafter", "verifiers", "n", "max_new_tokens", "sharpen", "lam", "top_k"),
+    *("weights", "temperature", "seed", "after_confirm", "commit", "checks"),
+    *("system", "dtype", "device", "attention"),
+)
+"""What the form asks for; each is an attribute of the page. Stop strings are the one whose button has their name."""
 PANES: Final = ("left", "right")
 TICK: Final = 0.09
 """Least seconds between two updates of the page: more would cost without being seen."""
@@ -218,24 +224,7 @@ class Page:
     # -- who is told what ---------------------------------------------------------------------------------------------------
 
     def _wire(self, demo: gr.Blocks) -> None:
-        self.fields = {
-            name: getattr(self, name)
-            for name in (
-                *("prompt", "left", "right", "drafter", "verifiers", "n", "max_new_tokens", "sharpen", "lam", "top_k"),
-                *(
-                    "weights",
-                    "temperature",
-                    "seed",
-                    "after_confirm",
-                    "commit",
-                    "checks",
-                    "system",
-                    "dtype",
-                    "device",
-                    "attention",
-                ),
-            )
-        } | {"stop": self.stop_strings}
+        self.fields = {name: getattr(self, name) for name in FIELDS} | {"stop": self.stop_strings}
         self.streamed = [self.lens, self.status, self.pause, self.stop]
         self.refreshed = [
             *self.downloads,

@@ -39,9 +39,7 @@ def bench(text: str, readings: Mapping[str, Encoding]) -> dict[str, Any]:
     ]
     inner = len(everywhere - {len(data)})
     shared = len(common - {len(data)})
-    said = (
-        f"{shared} of {inner} inner boundaries are shared by all; {len(data)} bytes." if len(ends) > 1 else f"{len(data)} bytes."
-    )
+    said = f"{shared} of {inner} inner boundaries are shared by all; " if len(ends) > 1 else ""
     return {"length": len(data), "rows": rows if data else [], "common": sorted(common), "summary": f"{said}{len(data)} bytes."}
 
 

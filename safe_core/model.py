@@ -81,9 +81,26 @@ class Rows:
         eos = self._vocabulary.eos_id
         return 0.0 if eos is None else min(1.0, math.exp(float(self.logits[k, eos]) - self._lse[k]))
 
-    def probabilities(self, k: int) -> Tensor:
-        """Softmax of row ``k``, ``[V]``, on the device of the row."""
-        return torch.exp(self.logits[k] - self._lse[k])
+    def probabilities(self, k: int, ids: Tensor | None = None) -> Tensor:
+        """Softmax of row ``k``, ``[V]``, or of the given ids alone, on the device of the row."""
+        row = self.logits[k] if ids is None else self.logits[k].index_select(0, ids)
+        return torch.exp(row - self._lse[k])
+
+    def probabilities_of(self, k: int, ids: Sequence[int]) -> list[float]:
+        """Probabilities of some ids in row ``k``, in double precision; end of sequence goes by its lowest id."""
+        return [math.exp(x - self._lse[k]) for x in self.logits[k, torch.tensor(ids, dtype=torch.long)].tolist()]
+
+    def p_at(self, k: int, logit: float) -> float:
+        """The probability of a token of row ``k`` with this logit."""
+        return math.exp(logit - self._lse[k])
+
+    def lse(self, k: int) -> float:
+        """Log-sum-exp of row ``k``."""
+        return self._lse[k]
+
+    def on_cpu(self, k: int) -> Rows:
+        """Row ``k`` alone, in main memory."""
+        return Rows(self.logits[k : k + 1].cpu(), self._lse[k : k + 1], self.argmax[k : k + 1], self._vocabulary)
 
     def symbol_p(self, k: int, symbol: Symbol) -> float:
         """Probability of a string in row ``k``: the sum over every token that spells it."""
@@ -94,7 +111,7 @@ class Rows:
 
     def sample(self, k: int, u: float) -> int:
         """The token at which the cumulated probability of row ``k`` first exceeds ``u`` in [0, 1)."""
-        cumulated = torch.softmax(self.logits[k].double(), dim=-1).cumsum(dim=-1)
+        cumulated = torch.softmax(self.logits[k].double(), dim=-1).cumsum(dim=-1).cpu()
         at = torch.searchsorted(cumulated, torch.tensor(u * float(cumulated[-1]), dtype=cumulated.dtype), right=True)
         return min(int(at), self.logits.shape[-1] - 1)
 
@@ -167,7 +184,9 @@ class Model:
                 logits: Tensor = self.network(input_ids=fed, use_cache=cache is not None, **options).logits[0, -keep:]
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:  # a card's OutOfMemoryError is one; the CPU's allocator raises a plain one
+            if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+                raise
             raise ModelError(f"{self.name} ran out of memory on {self.device}. Use a smaller model or a shorter text.") from None
         return logits
 

@@ -288,9 +288,7 @@ def unchecked(index: int, drafted: Drafted) -> dict[str, Any]:
     }
 
 
-def check(
-    index: int, drafted: Drafted, witnesses: Sequence[Witness], open_end: int | None, settings: Settings
-) -> dict[str, Any]:
+def check(index: int, drafted: Drafted, witnesses: Sequence[Witness], open_end: int | None, settings: Settings) -> dict[str, Any]:
     """Both tests at one position. ``open_end`` is where the text ends that may go on; None when it cannot."""
     p = [drafted.p, *(w.p for w in witnesses)]
     known = [value for value in p if value is not None]
@@ -822,8 +820,7 @@ def _compare_reading(got: dict[str, Any], want: dict[str, Any], begin: int, wher
             _close(one["p"], other["p"], f"{here}, p", rules.tol)
             _fields(one, other, ["argmax_hex", "argmax_eos"], here)
     bytes_out = [
-        sorted({at for start, end in reading["unaligned"] for at in range(start, end) if at >= begin})
-        for reading in (got, want)
+        sorted({at for start, end in reading["unaligned"] for at in range(start, end) if at >= begin}) for reading in (got, want)
     ]
     _equal(bytes_out[0], bytes_out[1], f"{where}, unaligned bytes of the window")
 

@@ -80,9 +80,7 @@ def test_a_damaged_trace_is_refused_with_the_line_and_the_reason(
         (["fetch", "no-such-model"], "no-such-model"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert says in error

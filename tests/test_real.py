@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,25 +44,39 @@ def test_sofia_and_incorrect_are_read_as_the_paper_says(pair: list[Model]) -> No
 
 
 def test_safe_calls_the_inside_of_sofia_oov_like(pair: list[Model]) -> None:
-    events = list(api.generate("safe", pair, PROMPT, Settings(max_new_tokens=12)))
-    assert b"Sofia" in bytes_of(events)
-    inside = bytes_of(events).index(b"Sofia") + 1
+    events = list(api.generate("safe", pair, "Write the word Sofia in quotes.", Settings(max_new_tokens=12)))
+    assert bytes_of(events).startswith(b"Sofia")
+    inside = len(b"S")
     checks = [c for e in events if isinstance(e, ev.Verify) for c in e.checks if c.start == inside]
     assert any(c.verdict == "oov" and c.oov_for == ["gemma-3-270m"] for c in checks)
 
 
-def test_unite_asks_gemma_inside_sofia(pair: list[Model]) -> None:
-    events = list(api.generate("unite", pair, PROMPT, Settings(max_new_tokens=12, sharpen="none")))
-    end = events[-1]
-    assert isinstance(end, ev.End)
-    assert end.stats["asked_oov_by_model"]["gemma-3-270m"] >= 1
+def test_unite_asks_gemma_on_broken_prefixes_and_safe_never_does(pair: list[Model]) -> None:
+    prompt = "Name three cities in Bulgaria."
+    unite = list(api.generate("unite", pair, prompt, Settings(max_new_tokens=20, sharpen="none")))
+    safe = list(api.generate("safe", pair, prompt, Settings(max_new_tokens=20)))
+    assert trace.statistics(unite)["asked_oov_by_model"]["gemma-3-270m"] >= 1
+    assert trace.statistics(unite)["derailed"] >= 1
+    assert trace.statistics(safe)["asked_oov"] == 0
+    assert trace.statistics(safe)["oov"] >= 1
+    told = [b for e in unite if isinstance(e, ev.Verify) for c in e.checks for b in c.broken]
+    assert told
+    assert all(b.model == "gemma-3-270m" for b in told)
 
 
-@pytest.mark.parametrize("swap", [False, True])
-@pytest.mark.parametrize("sharpen", ["heur", "geom"])
-def test_safe_is_the_cache_free_oracle_on_the_real_pair(exact: list[Model], swap: bool, sharpen: str) -> None:
+@pytest.mark.parametrize(
+    ("swap", "ensemble", "sharpen"),
+    [
+        (False, "unite", "heur"),
+        (True, "unite", "heur"),
+        (False, "unite", "geom"),
+        (True, "unite", "geom"),
+        (False, "gac", "heur"),
+    ],
+)
+def test_safe_is_the_cache_free_oracle_on_the_real_pair(exact: list[Model], swap: bool, ensemble: Any, sharpen: Any) -> None:
     models = exact[::-1] if swap else exact
-    settings = Settings(n=3, max_new_tokens=8, sharpen=sharpen)  # type: ignore[arg-type]
+    settings = Settings(n=3, max_new_tokens=8, ensemble=ensemble, sharpen=sharpen)
     produced = list(engine.run("safe", api.sessions(models, PROMPT), settings, PROMPT))
     first, *others = api.sessions(models, PROMPT, use_cache=False)
     oracle.compare(produced, oracle.safe(first, others, settings, PROMPT), tol=2e-4)

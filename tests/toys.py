@@ -319,9 +319,7 @@ class ToySession(_Counted):
         spelled = [self.vocabulary.bytes_of(id) for id in ids]
         text = b"".join(spelled)
         key = (self.seed, self.prompt_ids, spelled[-self.memory :], len(text))
-        row: NDArray[np.float64] = np.random.default_rng(_hash(*key)).normal(
-            0.0, self.noise, self.vocabulary.size + self.pad
-        )
+        row: NDArray[np.float64] = np.random.default_rng(_hash(*key)).normal(0.0, self.noise, self.vocabulary.size + self.pad)
         row[self.vocabulary.size :] += 3 * self.peak
         shift = 2.0 * _uniform("strength", *key) - 1.0
         strength = self.agreement + (1.0 - self.agreement) * shift
@@ -424,9 +422,7 @@ TEXTS_B = (
 )
 
 
-def tiny_llama(
-    seed: int, vocab_size: int = 320, texts: Sequence[str] = TEXTS_A, *, sharpness: float = 25.0
-) -> tuple[Any, Any]:
+def tiny_llama(seed: int, vocab_size: int = 320, texts: Sequence[str] = TEXTS_A, *, sharpness: float = 25.0) -> tuple[Any, Any]:
     """A byte-level BPE trained on ``texts`` and a random two-layer Llama over it, float32, in evaluation mode.
 
     ``sharpness`` scales the head: at 1 every distribution of a random network is almost flat.

@@ -115,7 +115,7 @@ def test_every_pair_opens_at_its_place(opened: Any) -> None:
         opened.wait_for_function("name => location.hash.includes('trace=' + name)", arg=pair["name"])
         where = f"token #{pair['where']['token']} of"
         opened.wait_for_function("w => document.querySelector('#lens .place').textContent.startsWith(w)", arg=where)
-        assert opened.locator(f".pane.active[data-run={pair['where']['run']}]").count() == 1
+        opened.wait_for_selector(f"#lens .pane.active[data-run={pair['where']['run']}]")
 
 
 def test_keys_step_through_a_recorded_run(opened: Any) -> None:
@@ -184,7 +184,7 @@ def test_the_offline_page_shows_what_the_screen_shows(opened: Any, tmp_path: Pat
     target.write_bytes(Path(download.value.path()).read_bytes())
     assert target.stat().st_size < 2_000_000
     opened.goto(target.as_uri())
-    opened.wait_for_function("document.querySelectorAll('.pane-status:not(:empty)').length === 2")
+    opened.wait_for_function("() => document.querySelectorAll('.pane-status:not(:empty)').length === 2")
     assert opened.locator(".pane[data-run=left] .strip").inner_text() == shown
 
 
@@ -296,6 +296,8 @@ def test_reload_in_the_middle_of_a_run_frees_the_models(opened: Any) -> None:
     _begin(opened, "Tell me a long story about a lighthouse.")
     opened.reload()
     _drawn(opened, 2)
+    cut_off = ("AbortError", "Unexpected error Connection errored out")  # what the reload itself interrupts
+    opened.problems[:] = [problem for problem in opened.problems if not problem.startswith(cut_off)]
     opened.click("#advanced button")
     opened.fill("#max-tokens input", "4")
     _begin(opened, "And now a short one.")

@@ -28,6 +28,9 @@ from safe_core.vocabulary import Encoding, incomplete_tail
 Cancelled = Callable[[], bool]
 
 FIRST_WINDOW, SMALLEST_WINDOW, LARGEST_WINDOW = 5, 2, 16  # of n="auto"
+UNSURE = 0.5
+"""With n="auto" a window ends one token behind one that the drafter itself holds less likely than this: fusion is probable
+there and would discard what follows; the one more token keeps the verifiers' reading of it from being cut by the edge."""
 
 
 def run(
@@ -106,7 +109,7 @@ def safe(run: Run, cancelled: Cancelled) -> Iterator[ev.Event]:
         unfinished = len(carried) if len(chosen) == readable else 0
         yield run.commit(chosen)
         if run.settings.n == "auto":
-            n = _adapted(n, len(chosen), point is None)
+            n = _adapted(n, len(chosen), len(window), point is None)
 
 
 def generate(run: Run, carried: Sequence[Drafted], n: int) -> tuple[list[Drafted], ev.Draft]:
@@ -118,6 +121,8 @@ def generate(run: Run, carried: Sequence[Drafted], n: int) -> tuple[list[Drafted
     ids = run.response.ids + [d.token.id for d in window]
     offset = window[-1].token.end if window else len(run.response.data)
     while len(window) < target and not (window and window[-1].token.eos):
+        if run.settings.n == "auto" and max(kept, 1) < len(window) and window[-2].p < UNSURE:
+            break
         rows = run.rows(run.drafter, ids, len(ids))
         token = run.drafter.vocabulary.token(_pick(run, rows), offset)
         if not token.bytes and not token.eos:
@@ -321,9 +326,9 @@ def spell(run: Run, symbol: Symbol, start: int) -> list[Token]:
     return tokens[:1] if run.settings.commit == "first_piece" else tokens
 
 
-def _adapted(n: int, committed: int, whole: bool) -> int:
-    """Window length after a cycle: longer while windows pass whole, else about as long as what stood."""
-    wanted = n + 2 if whole else (n + committed + 1) // 2
+def _adapted(n: int, committed: int, drafted: int, whole: bool) -> int:
+    """Greatest length of the next window: longer while windows pass whole, shorter after an early ensemble point."""
+    wanted = n + 2 if whole else (n + committed + 1) // 2 if 2 * committed <= drafted else n
     return max(SMALLEST_WINDOW, min(LARGEST_WINDOW, wanted))
 
 

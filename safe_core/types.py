@@ -85,7 +85,8 @@ EOS: Symbol = (b"", True)
 class Settings:
     """Everything that decides a run besides models and prompt. Defaults are the paper's.
 
-    ``n``                tokens the drafter proposes in one window, or ``"auto"`` to adapt it
+    ``n``                tokens the drafter proposes in one window, or ``"auto"``: up to 16, more while windows pass whole,
+                         fewer after early ensemble points, ending behind a token the drafter is unsure of
     ``ensemble``         how rows are fused at an ensemble point
     ``sharpen``          applied only where the fused distribution is smooth (its maximum below 1/2)
     ``lam``              lambda, the least fused probability of a candidate that ``heur`` may strengthen

@@ -257,11 +257,7 @@ def _answer(rows: Any) -> Witness:
 def _broken(at: Position, readings: Sequence[Reading], answers: Sequence[Witness | None]) -> tuple[ev.Broken, ...]:
     """What the models said that were asked on an OOV-like prefix."""
     pairs = zip(readings, answers, strict=True)
-    return tuple(state.broken(r.model, _answer_of(w)) for r, w in pairs if w is not None and r.model in at.oov_for)
-
-
-def _answer_of(witness: Witness) -> Witness:
-    return replace(witness, symbol=witness.argmax, p=witness.rows.p(witness.k, witness.rows.best_id(witness.k)))
+    return tuple(state.broken(r.model, w) for r, w in pairs if w is not None and r.model in at.oov_for)
 
 
 def _known(encoding: Encoding, token: Token, rows: Any) -> Any:

@@ -36,11 +36,13 @@ class Rows:
     The collapsed logit is the log-sum-exp over the set, so its probability is the sum; the other ids of the set hold ``-inf``.
     """
 
-    __slots__ = ("_lse", "_vocabulary", "argmax", "logits")
+    __slots__ = ("_best", "_lse", "_vocabulary", "argmax", "logits")
 
-    def __init__(self, logits: Tensor, lse: list[float], argmax: list[Symbol], vocabulary: Vocabulary) -> None:
+    def __init__(self, logits: Tensor, lse: list[float], best: list[int], vocabulary: Vocabulary) -> None:
+        """``lse`` and ``best`` are the log-sum-exp and the id of the greatest logit of every row."""
         self.logits = logits
-        self.argmax = argmax
+        self.argmax: list[Symbol] = [(token.bytes, token.eos) for token in (vocabulary.token(i, 0) for i in best)]
+        self._best = best
         self._lse = lse
         self._vocabulary = vocabulary
 
@@ -54,9 +56,7 @@ class Rows:
             mass = torch.logsumexp(logits[:, ids], dim=-1)
             logits = logits.index_fill(1, ids, -torch.inf)
             logits[:, eos] = mass
-        best, lse = logits.argmax(dim=-1).tolist(), torch.logsumexp(logits, dim=-1).tolist()
-        argmax: list[Symbol] = [(token.bytes, token.eos) for token in (vocabulary.token(i, 0) for i in best)]
-        return Rows(logits, lse, argmax, vocabulary)
+        return Rows(logits, torch.logsumexp(logits, dim=-1).tolist(), logits.argmax(dim=-1).tolist(), vocabulary)
 
     @property
     def unusable(self) -> int | None:
@@ -68,7 +68,7 @@ class Rows:
 
     def best_id(self, k: int) -> int:
         """Id of the most probable token of row ``k``; ties go to the lowest id."""
-        return int(self.logits[k].argmax())
+        return self._best[k]
 
     def p(self, k: int, id: int) -> float:
         """Probability of token ``id`` in row ``k``; for any end-of-sequence id, of the whole set."""
@@ -100,7 +100,7 @@ class Rows:
 
     def on_cpu(self, k: int) -> Rows:
         """Row ``k`` alone, in main memory."""
-        return Rows(self.logits[k : k + 1].cpu(), self._lse[k : k + 1], self.argmax[k : k + 1], self._vocabulary)
+        return Rows(self.logits[k : k + 1].cpu(), self._lse[k : k + 1], self._best[k : k + 1], self._vocabulary)
 
     def symbol_p(self, k: int, symbol: Symbol) -> float:
         """Probability of a string in row ``k``: the sum over every token that spells it."""
@@ -118,7 +118,7 @@ class Rows:
     def at_temperature(self, temperature: float) -> Rows:
         """The same rows with logits divided by ``temperature``."""
         logits = self.logits / temperature
-        return Rows(logits, torch.logsumexp(logits, dim=-1).tolist(), self.argmax, self._vocabulary)
+        return Rows(logits, torch.logsumexp(logits, dim=-1).tolist(), self._best, self._vocabulary)
 
 
 class Model:

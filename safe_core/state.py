@@ -193,6 +193,6 @@ def reading(r: Reading) -> ev.Reading:
 
 
 def broken(name: str, witness: Witness) -> ev.Broken:
-    """The answer of a model that was asked on an OOV-like prefix."""
-    (data, eos), p = witness.symbol, witness.p
+    """The first choice of a model that was asked on an OOV-like prefix."""
+    (data, eos), p = witness.argmax, witness.rows.p(witness.k, witness.rows.best_id(witness.k))
     return ev.Broken(model=name, hex=data.hex(), p=significant(p), eos=eos)

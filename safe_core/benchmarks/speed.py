@@ -19,7 +19,7 @@ from torch import Tensor
 from safe_core import engine
 from safe_core import events as ev
 from safe_core.model import Model, Session
-from safe_core.trace import Statistics
+from safe_core.trace import PHASES, Statistics
 from safe_core.types import Method, Settings
 
 PROMPTS: Final = (
@@ -41,7 +41,8 @@ VARIANTS: Final[dict[str, tuple[Method, Settings]]] = {
     "unite": ("unite", Settings(sharpen="none")),
     "gac": ("gac", Settings(ensemble="gac", sharpen="none")),
 }
-DEFAULT_VARIANTS: Final = ("single", "safe", "safe-continue", "unite")
+DEFAULT_VARIANTS: Final = ("single", "safe-n3", "safe", "safe-n8", "safe-auto", "safe-gac", "unite", "gac")
+"""``safe`` is n = 5."""
 
 
 class Endless(Session):
@@ -71,10 +72,10 @@ def measure(
     open_sessions: Open = endless,
 ) -> dict[str, Any]:
     """Print and return, for every variant, rates over the drafter's own and the engine's share at each length."""
-    generate(models[0], prompts[0], 8)  # first calls allocate and choose kernels
+    generate(models[0], prompts[0], [8])  # first calls allocate and choose kernels
     table: list[dict[str, Any]] = []
     for prompt in prompts:
-        own = {length: generate(models[0], prompt, length) for length in lengths}
+        own = generate(models[0], prompt, lengths)
         _say(f"prompt: {prompt}")
         _say(f"  {models[0].name} alone, transformers generate: " + _listed({n: f"{n / s:.1f} tokens/s" for n, s in own.items()}))
         for name in variants:
@@ -84,19 +85,33 @@ def measure(
                 _say(_line(row))
     means = {name: _mean([r["rate_over_own"] for r in table if r["variant"] == name]) for name in variants}
     _say("mean rate over the drafter's own: " + _listed({name: f"{mean:.2f}" for name, mean in means.items()}))
-    return {"models": [m.name for m in models], "dtype": str(models[0].network.dtype), "rows": table, "mean": means}
+    about = {"models": [m.name for m in models], "dtype": str(models[0].network.dtype), "device": str(models[0].device)}
+    return {"kind": "speed", **about, "rows": table, "mean": means}
 
 
-def generate(model: Model, prompt: str, length: int) -> float:
-    """Seconds that transformers' greedy ``generate`` takes for ``length`` tokens."""
+def generate(model: Model, prompt: str, lengths: Sequence[int]) -> dict[int, float]:
+    """Seconds after which transformers' greedy ``generate`` has made each of ``lengths`` tokens, in one go."""
     ids = torch.tensor([list(model.prompt_ids(prompt))], device=model.device)
+    most, passed = max(lengths), dict[int, float]()
+
+    def watch(given: Tensor, scores: Any, **_: Any) -> Tensor:
+        made = given.shape[1] - ids.shape[1]
+        if made in lengths:
+            if model.device.type == "cuda":
+                torch.cuda.synchronize(model.device)
+            passed[made] = time.perf_counter() - begun
+        return torch.zeros(given.shape[0], dtype=torch.bool, device=given.device)  # goes on, whatever it made
+
     begun = time.perf_counter()
     model.network.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=length, min_new_tokens=length, do_sample=False
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=most,
+        min_new_tokens=most,
+        do_sample=False,
+        stopping_criteria=[watch],
     )
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
-    return time.perf_counter() - begun
+    return passed
 
 
 def run(models: Sequence[Model], prompt: str, lengths: Sequence[int], name: str, open_sessions: Open) -> Iterator[dict[str, Any]]:
@@ -162,7 +177,7 @@ def on_random_weights(shapes: Sequence[str], lengths: Sequence[int], rates: Sequ
 
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     _say(f"full-size models on {card}" if card else "no GPU here: small models of the same families, on the CPU")
-    results: dict[str, Any] = {"measured_on": card or "cpu, small configurations"}
+    rows: list[dict[str, Any]] = []
     for attention in ["sdpa", "flash_attention_2"] if card and is_flash_attn_2_available() else ["sdpa"]:
         models = [build(name, seed, attention) for seed, name in enumerate(shapes)]
         for rate in rates:
@@ -174,16 +189,25 @@ def on_random_weights(shapes: Sequence[str], lengths: Sequence[int], rates: Sequ
                 ]
 
             variants = ("safe", "safe-continue", "safe-gac", "unite", "gac")
-            results[f"{attention} {rate}"] = measure(models, PROMPTS[:1], lengths, variants, scripted)
-    return results
+            measured = measure(models, PROMPTS[:1], lengths, variants, scripted)
+            rows += [{**row, "attention": attention, "disagree": rate} for row in measured["rows"]]
+    return {
+        "kind": "speed",
+        "random_weights": True,
+        "measured_on": card or "cpu, small configurations",
+        "models": list(shapes),
+        "rows": rows,
+    }
 
 
 def _line(row: dict[str, Any]) -> str:
     fed = _listed({name: f"{value:.2f}" for name, value in row["fed_over_least"].items()})
+    whole = max(row["ms"]["total"], 1e-9)
+    phases = _listed({phase: f"{row['ms'][phase] / whole:.0%}" for phase in (*PHASES, "other")})
     return (
         f"  {row['variant']:<20} {row['tokens']:>5} tokens  {row['rate_over_own']:.2f} of own rate  "
         f"engine share {row['engine_share']:.1%}  E/T {row['ensemble_rate']:.1%}  discarded {row['discarded']}  "
-        f"fed over least: {fed}"
+        f"phases: {phases}  fed over least: {fed}"
     )
 
 

@@ -1,4 +1,4 @@
-"""``python -m safe_core.benchmarks speed | memory``: what the engine costs on this machine, as ratios within one run."""
+"""``python -m safe_core.benchmarks accuracy | speed | memory | tokenizers | report``: the paper's claims, on your own models."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from safe_core.__main__ import DRAFTER, VERIFIER, Parser
-from safe_core.benchmarks import speed
+from safe_core.benchmarks import accuracy, report, speed, tokenizers
 from safe_core.types import InputError, SafeError
+
+NOTHING_SAVED = "Nothing was saved."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,18 +21,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         result: dict[str, Any] = options.command(options)
-        if options.save:
-            Path(options.save).write_text(json.dumps(result, indent=2) + "\n")
+        if getattr(options, "save", None):
+            _save(Path(options.save), result)
     except SafeError as problem:
         print(f"benchmarks: {problem}", file=sys.stderr)
         return 2
-    except OSError as problem:
-        print(f"benchmarks: {options.save} cannot be written: {problem.strerror}.", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
-        print("benchmarks: stopped; nothing was saved.", file=sys.stderr)
+        print(f"benchmarks: stopped. {options.stopped}", file=sys.stderr)
         return 130
     return 0
+
+
+def _save(path: Path, result: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(result, indent=2) + "\n")
+    except OSError as problem:
+        raise InputError(f"{path} cannot be written: {problem.strerror}.") from None
+    print(f"Saved to {path}.")
 
 
 def _speed(options: argparse.Namespace) -> dict[str, Any]:
@@ -56,6 +63,13 @@ def _models(options: argparse.Namespace) -> list[Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m safe_core.benchmarks", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+    _add(
+        commands.add_parser("accuracy", help="answer a benchmark's questions with an ensemble, and score them"),
+        accuracy,
+        "Finished questions are kept; the same command goes on behind them.",
+    )
+    _add(commands.add_parser("tokenizers", help="how alike tokenizers cut text (Figure 4), and the OOV-like rate"), tokenizers)
+    _add(commands.add_parser("report", help="one HTML page of everything measured, beside the paper's numbers"), report)
     one = commands.add_parser("speed", help="time per token of every method over the drafter's own generate")
     one.add_argument("--prompts", type=int, default=1, metavar="K", help="how many of the built-in prompts to average over")
     one.add_argument("--prompt", action="append", metavar="TEXT", help="measure on this prompt instead")
@@ -67,15 +81,22 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(command=_speed)
     two = commands.add_parser("memory", help="peak memory above the weights with both panes running")
     two.set_defaults(command=_memory)
-    for command in (one, two):
-        command.add_argument("--tokens", type=int, nargs="+", default=[500], metavar="T", help="response lengths")
+    for command, lengths in ((one, [100, 500, 1000, 2000]), (two, [500])):
+        command.set_defaults(stopped=NOTHING_SAVED)
+        command.add_argument("--tokens", type=int, nargs="+", default=lengths, metavar="T", help="response lengths")
         command.add_argument("--drafter", default=DRAFTER)
         command.add_argument("--verifier", action="append")
         command.add_argument("--dtype", default="auto")
         command.add_argument("--device", default="auto")
         command.add_argument("--attention", default="auto")
-        command.add_argument("--save", metavar="OUT.json", help="write the numbers to this file")
+    one.add_argument("--save", metavar="OUT.json", default="speed.json", help="write the numbers to this file")
+    two.add_argument("--save", metavar="OUT.json", help="write the numbers to this file")
     return parser
+
+
+def _add(parser: argparse.ArgumentParser, benchmark: Any, stopped: str = NOTHING_SAVED) -> None:
+    benchmark.add_arguments(parser)
+    parser.set_defaults(command=benchmark.run, stopped=stopped)
 
 
 if __name__ == "__main__":

@@ -143,6 +143,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         stop=tuple(options.stop or ()),
         after_confirm=options.after_confirm,
         commit=options.commit,
+        lookup=not options.no_lookup,
         check_oov=not options.no_oov_check,
         check_consensus=not options.no_consensus_check,
     )
@@ -201,6 +202,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     add("--stop", metavar="TEXT", action="append", help="end with the token that completes this text")
     add("--after-confirm", choices=["redraft", "continue"], default="redraft")
     add("--commit", choices=["whole", "first_piece"], default="whole")
+    add("--no-lookup", action="store_true", help="feed the drafter one token a pass, without guesses of what follows")
     add("--no-oov-check", action="store_true", help="ablation: ask verifiers even where they have no boundary")
     add("--no-consensus-check", action="store_true", help="ablation: fuse at every safe token")
     add("--no-cache", action="store_true", help="compute every row from scratch (slow; to check the caches)")

@@ -107,6 +107,7 @@ def safe(run: Run, cancelled: Cancelled) -> Iterator[ev.Event]:
         # Behind a token that fusion confirmed, greedy decoding would draft the same tokens once more.
         carried = [] if replaced or (len(chosen) < readable and not greedy) else window[len(chosen) :]
         unfinished = len(carried) if len(chosen) == readable else 0
+        run.leftover = [d.token.id for d in window[end + 1 :]] if replaced else []
         yield run.commit(chosen)
         if run.settings.n == "auto":
             n = _adapted(n, len(chosen), len(window), point is None)
@@ -120,14 +121,19 @@ def generate(run: Run, carried: Sequence[Drafted], n: int) -> tuple[list[Drafted
     kept = len(window)
     ids = run.response.ids + [d.token.id for d in window]
     offset = window[-1].token.end if window else len(run.response.data)
+    rows, guess, k = None, list[int](), 0
     while len(window) < target and not (window and window[-1].token.eos):
         if run.settings.n == "auto" and max(kept, 1) < len(window) and window[-2].p < UNSURE:
             break
-        rows = run.rows(run.drafter, ids, len(ids))
-        token = run.drafter.vocabulary.token(_pick(run, rows), offset)
+        if rows is not None and k < len(guess) and guess[k] == ids[-1]:
+            k += 1  # the drafter chose what was fed along: its next row is there
+        else:
+            rows, guess = run.rows_ahead(ids, target - len(window) - 1)
+            k = 0
+        token = run.drafter.vocabulary.token(_pick(run, rows, k), offset)
         if not token.bytes and not token.eos:
             raise ModelError(f"{run.drafter.name} chose token {token.id} at response token {len(ids)}, which stands for no text.")
-        window.append(Drafted(token, rows.p(0, token.id), rows))
+        window.append(Drafted(token, rows.p(k, token.id), rows, k))
         ids.append(token.id)
         offset = token.end
     tokens = [state.drafted(d) for d in window]
@@ -277,8 +283,8 @@ def _top_p(drafted: Drafted) -> float:
     return top
 
 
-def _pick(run: Run, rows: Any) -> int:
-    id: int = rows.sample(0, run.rng.random()) if run.settings.temperature > 0.0 else rows.best_id(0)
+def _pick(run: Run, rows: Any, k: int) -> int:
+    id: int = rows.sample(k, run.rng.random()) if run.settings.temperature > 0.0 else rows.best_id(k)
     return id
 
 

@@ -240,6 +240,7 @@ class Session:
         self.model = model
         self.vocabulary = model.vocabulary
         self.context = model.context
+        self.rolls_back = use_cache and model.rolls_back
         self.prompt_ids = tuple(prompt_ids)
         self.passes = 0
         self.fed = 0

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from safe_core import events as ev
 from safe_core.ensemble.base import Ensemble
+from safe_core.lookup import Lookup
 from safe_core.reading import Reading, Witness
 from safe_core.types import Candidate, ModelError, Reason, Settings, Source, Symbol, Token
 from safe_core.verify import significant
@@ -19,13 +20,16 @@ from safe_core.vocabulary import Encoding, Vocabulary
 class Speaker(Protocol):
     """One model with its prompt: what :class:`safe_core.model.Session` is, and what toy models are in tests.
 
-    ``rows(ids, since)`` gives ``len(ids) - since + 1`` rows, row ``k`` being P(. | prompt, ids[:since + k]); the other members
-    count forward passes, tokens fed to them, and their milliseconds.
+    ``rows(ids, since)`` gives ``len(ids) - since + 1`` rows, row ``k`` being P(. | prompt, ids[:since + k]). ``rolls_back``
+    says that rows of ids which are then dropped cost nothing further; ``context`` is the most ids it takes, prompt included.
+    The other members count forward passes, tokens fed to them, and their milliseconds.
     """
 
     name: str
     vocabulary: Vocabulary
     prompt_ids: tuple[int, ...]
+    context: int
+    rolls_back: bool
     passes: int
     fed: int
     forward_ms: float
@@ -75,6 +79,11 @@ class Run:
     window: int = 0
     reason: Reason | None = None
     texts: dict[str, tuple[bytes, Encoding]] = field(default_factory=dict)
+    lookup: Lookup = field(init=False)
+    leftover: list[int] = field(default_factory=list)  # ids that were drafted behind a token which fusion replaced
+
+    def __post_init__(self) -> None:
+        self.lookup = Lookup(self.drafter.prompt_ids)
 
     @property
     def room(self) -> int:
@@ -92,6 +101,25 @@ class Run:
             raise ModelError(
                 f"{speaker.name} gave a row that is empty, infinite or not a number, at response token {since + rows.unusable}."
             )
+        return self._tempered(rows)
+
+    def rows_ahead(self, ids: Sequence[int], most: int) -> tuple[Any, list[int]]:
+        """The drafter's row behind ``ids``, and the rows behind each of at most ``most`` ids that may follow; those ids."""
+        guess = self._guess(ids, most)
+        if guess:
+            rows = self.drafter.rows([*ids, *guess], len(ids))
+            if len(rows) == len(guess) + 1 and rows.unusable is None:  # else only the row that is needed may complain
+                return self._tempered(rows), guess
+        return self.rows(self.drafter, ids, len(ids)), []
+
+    def _guess(self, ids: Sequence[int], most: int) -> list[int]:
+        most = min(most, self.drafter.context - len(self.drafter.prompt_ids) - len(ids))
+        if most <= 0 or not self.settings.lookup or not self.drafter.rolls_back:
+            return []
+        leftover, self.leftover = self.leftover, []
+        return leftover[:most] or self.lookup.guess(ids[len(self.response.ids) :], most)
+
+    def _tempered(self, rows: Any) -> Any:
         return rows if self.settings.temperature in (0.0, 1.0) else rows.at_temperature(self.settings.temperature)
 
     def encode(self, speaker: Speaker, text: bytes) -> Encoding:
@@ -106,6 +134,7 @@ class Run:
         kept: list[ev.CommitToken] = []
         for token, source in chosen:
             self.response.append(token)
+            self.lookup.extend([token.id])
             kept.append(committed(token, source))
             self.reason = self._ended_by(token)
             if self.reason is not None:

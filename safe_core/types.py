@@ -102,6 +102,9 @@ class Settings:
                          a window's edge, because windows then end elsewhere.
     ``commit``           a chosen string is committed ``whole``, or only its ``first_piece`` in the drafter's
                          tokens as the authors' code does
+    ``lookup``           feed the drafter guesses of what follows (text seen before, drafts behind a replaced token), so
+                         that a forward pass may give several tokens. The same tokens out of fewer passes (in half
+                         precision a near tie may be rounded the other way, as with any change in how many rows a pass has)
     ``check_oov``, ``check_consensus``   ablations: switch either check of Algorithm 1 off
     """
 
@@ -117,6 +120,7 @@ class Settings:
     stop: tuple[str, ...] = ()
     after_confirm: Literal["redraft", "continue"] = "redraft"
     commit: Literal["whole", "first_piece"] = "whole"
+    lookup: bool = True
     check_oov: bool = True
     check_consensus: bool = True
 

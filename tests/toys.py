@@ -216,6 +216,7 @@ class _Counted:
         self.vocabulary = vocabulary
         self.prompt_ids = tuple(prompt_ids)
         self.context = context
+        self.rolls_back = True
         self.passes = 0
         self.fed = 0
         self.forward_ms = 0.0

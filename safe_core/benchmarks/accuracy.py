@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("temperature", type=float, default=0.0)
     add("seed", type=int, default=0)
     add("after_confirm", choices=["redraft", "continue"], default="redraft")
+    add("no_lookup", action="store_true", help="one drafted token a pass")
     add("no_oov_check", action="store_true", help="ablation")
     add("no_consensus_check", action="store_true", help="ablation")
     add("system", metavar="TEXT", help="system prompt of every model")
@@ -144,6 +145,7 @@ def _setup(options: argparse.Namespace) -> Setup:
         temperature=options.temperature,
         seed=options.seed,
         after_confirm=options.after_confirm,
+        lookup=not options.no_lookup,
         check_oov=not options.no_oov_check,
         check_consensus=not options.no_consensus_check,
     )

@@ -34,6 +34,7 @@ VARIANTS: Final[dict[str, tuple[Method, Settings]]] = {
     "safe": ("safe", Settings()),
     "safe-n3": ("safe", Settings(n=3)),
     "safe-n8": ("safe", Settings(n=8)),
+    "safe-no-lookup": ("safe", Settings(lookup=False)),
     "safe-continue": ("safe", Settings(after_confirm="continue")),
     "safe-auto": ("safe", Settings(n="auto")),
     "safe-continue-auto": ("safe", Settings(n="auto", after_confirm="continue")),
@@ -41,7 +42,7 @@ VARIANTS: Final[dict[str, tuple[Method, Settings]]] = {
     "unite": ("unite", Settings(sharpen="none")),
     "gac": ("gac", Settings(ensemble="gac", sharpen="none")),
 }
-DEFAULT_VARIANTS: Final = ("single", "safe-n3", "safe", "safe-n8", "safe-auto", "safe-gac", "unite", "gac")
+DEFAULT_VARIANTS: Final = ("single", "safe-n3", "safe", "safe-n8", "safe-auto", "safe-continue-auto", "safe-gac", "unite", "gac")
 """``safe`` is n = 5."""
 
 

@@ -160,7 +160,10 @@ def _bar(titles: Sequence[str], values: Sequence[float], name: str, colour: str,
         x=list(values),
         name=name,
         orientation="h",
-        marker={"color": colour, "pattern": {"shape": hatch, "fgcolor": "rgba(255,255,255,.55)", "size": 7}},
+        marker={
+            "color": colour,
+            "pattern": {"shape": hatch, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,.55)", "size": 7},
+        },
         hovertemplate=f"%{{y}}, {name}: {shown}<extra></extra>",
     )
 

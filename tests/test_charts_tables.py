@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,18 @@ def test_bars_are_the_statistics(pair: Sequence[Charted]) -> None:
         assert list(bar.x) == [s["fed"].get(bar.name, 0) for s in stats]
     stand, gone = charts.drafts(pair).data
     assert [a + b for a, b in zip(stand.x, gone.x, strict=True)] == [s["drafted"] for s in stats]
+
+
+@pytest.mark.parametrize("draw", [charts.shares, charts.times, charts.fed, charts.drafts])
+def test_hatched_bars_keep_their_colour(pair: Sequence[Charted], draw: Callable[[Sequence[Charted]], Any]) -> None:
+    """Plotly's own filling, "replace", gives the bar's colour to the lines alone: white lines would leave nothing of it."""
+    markers = [bar["marker"] for bar in json.loads(draw(pair).to_json())["data"]]
+    hatched = [marker for marker in markers if marker["pattern"]["shape"]]
+    assert hatched
+    for marker in hatched:
+        assert re.fullmatch("#[0-9a-f]{6}", marker["color"])
+        assert marker["pattern"]["fillmode"] == "overlay"
+        assert "bgcolor" not in marker["pattern"]
 
 
 def test_every_state_has_a_hue_and_a_shape_of_its_own() -> None:

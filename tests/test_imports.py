@@ -119,7 +119,25 @@ def test_the_engine_never_looks_up_to_the_page() -> None:
     for name, path in modules("safe_core").items():
         assert not any(within(i, {"app", "gradio"}) for i in imports(path)), name
         if not within(name, {"safe_core.benchmarks"}):
-            assert not any(within(i, {"plotly", "pandas", "safe_core.benchmarks"}) for i in imports(path)), name
+            assert not any(within(i, {"safe_core.benchmarks"}) for i in imports(path)), name
+
+
+def test_drawing_libraries_are_the_reports_and_loaded_only_when_it_draws() -> None:
+    for library in ("plotly", "pandas"):
+        users = users_of("safe_core", library)
+        assert users, "the report draws"
+        assert {name for name in users if not within(name, {"safe_core.benchmarks.report"})} == set()
+    for name, path in modules("safe_core").items():
+        assert not any(within(i, {"plotly", "pandas"}) for i in imports(path, at_import_time=True)), name
+    assert not {"plotly", "pandas"} & loaded_by("from safe_core.benchmarks import report")
+
+
+def test_the_report_is_the_pages_only_benchmark() -> None:
+    users = users_of("app", "safe_core.benchmarks")
+    assert users == {"app.report"}
+    assert {i for i in imports(modules("app")["app.report"]) if within(i, {"safe_core.benchmarks"})} == {
+        "safe_core.benchmarks.report"
+    }
 
 
 def test_libraries_have_their_rooms() -> None:
@@ -154,7 +172,7 @@ def test_folds_over_traces_know_no_page(name: str) -> None:
 def test_texts_are_never_drawn_as_markup() -> None:
     """Model output reaches the page through ``textContent`` alone."""
     drawing = {".js", ".py", ".html"}
-    files = [path for folder in ("assets", "app") for path in (ROOT / folder).rglob("*") if path.suffix in drawing]
+    files = [path for folder in ("assets", "app", "safe_core") for path in (ROOT / folder).rglob("*") if path.suffix in drawing]
     assert files
     for path in files:
         found = UNSAFE_DRAWING.search(path.read_text(encoding="utf-8"))

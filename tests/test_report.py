@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from safe_core.benchmarks import published, report
+from safe_core.benchmarks.report.numbers import wilson
 from safe_core.types import InputError, Settings
 from tests.browser.conftest import browser, page
 
@@ -290,7 +291,7 @@ def test_intervals_are_drawn_where_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("correct", "questions"), [(0, 10), (10, 10), (3, 40), (660, 1319)])
 def test_wilson(correct: int, questions: int) -> None:
-    assert report.wilson(correct, questions) == pytest.approx(interval(correct, questions), abs=1e-9)
+    assert wilson(correct, questions) == pytest.approx(interval(correct, questions), abs=1e-9)
 
 
 def test_questions_are_sorted_by_exposure(tmp_path: Path) -> None:
@@ -403,6 +404,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     read = Read(page)  # fails on a tag that is not the page's own
     shown = HOSTILE.replace("\u202e\u200b", "[U+202E][U+200B]")
     assert any(shown in cells for table in read.tables for cells in table)
+    assert not {"\u202e", "\u200b"} & set(page[: page.index('id="figures"')]), "nothing is hidden, in headings and cells neither"
     assert not any(name.startswith("on") for name, _ in read.attributes)
     assert page.count("</script>") == 3
     assert "<img src=x>.json was left out" in read.text

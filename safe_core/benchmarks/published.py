@@ -28,15 +28,19 @@ ABLATION_TASKS: Final = ("mmlu-redux", "math500", "gsm8k")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a published table: who, how, and per task the accuracy and E/T in percent."""
+    """One line of a published table: who, how, and per task the accuracy and E/T in percent; of an ablation what it changes."""
 
     models: str
     method: str
     accuracy: dict[str, float]
     rate: dict[str, float] = field(default_factory=dict)
+    setting: str = ""
 
     @property
     def label(self) -> str:
+        """What tells the line from the others of its table."""
+        if self.setting:
+            return self.setting
         return f"{self.models}, {self.method}" if self.method != "single" else self.models
 
 
@@ -83,7 +87,8 @@ LARGE: Final = (
 
 def _ablation(setting: str, mmlu_redux: float, math500: float | None, gsm8k: float) -> Row:
     given = {"mmlu-redux": mmlu_redux, "math500": math500, "gsm8k": gsm8k}
-    return Row("I+Q, UniTE+SAFE", setting, {task: value for task, value in given.items() if value is not None})
+    accuracy = {task: value for task, value in given.items() if value is not None}
+    return Row("I+Q", "UniTE+SAFE", accuracy, setting=setting)
 
 
 ABLATIONS: Final = (

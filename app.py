@@ -58,7 +58,7 @@ def _export(paths: Sequence[Path]) -> None:
 def _serve(options: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.WARNING)
     auth = _auth(options.auth)
-    from app import layout
+    from app import layout, wire
 
     local = _is_loopback(options.host)
     page = layout.Page(options.model or (), any_model=local)
@@ -77,8 +77,8 @@ def _serve(options: argparse.Namespace) -> None:
             ssr_mode=False,
             enable_monitoring=False,
             theme=layout.theme(),
-            css=layout.style(),
             head=layout.head(),
+            app_kwargs=wire.APP,
             quiet=True,
             prevent_thread_lock=True,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from app.session import NOTHING, Order
+from app.orders import NOTHING, Order
 from safe_core.types import InputError, Settings
 
 

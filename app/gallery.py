@@ -23,6 +23,10 @@ class Place(msgspec.Struct, frozen=True):
     window: int
     token: int
 
+    def link(self, trace: str) -> str:
+        """The address's part that opens a trace here."""
+        return f"#{urlencode({'trace': trace, 'run': self.run, 'window': self.window, 'token': self.token})}"
+
 
 class Recorded(msgspec.Struct, frozen=True):
     """One side of a pair."""
@@ -44,8 +48,7 @@ class Pair(msgspec.Struct, frozen=True):
     @property
     def link(self) -> str:
         """The address's part that opens this pair at its place."""
-        place = {"trace": self.name, "run": self.where.run, "window": self.where.window, "token": self.where.token}
-        return f"#{urlencode(place)}"
+        return self.where.link(self.name)
 
     def files(self, folder: Path = TRACES) -> list[Path]:
         """The trace files, left first."""

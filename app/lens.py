@@ -21,12 +21,12 @@ from typing import Any, Final
 import gradio as gr
 import msgspec
 
-from safe_core.events import Event
+from safe_core.events import Event, to_dict
 
 ASSETS: Final = Path(__file__).resolve().parent.parent / "assets" / "lens"
 MODULES: Final = (
     *("text", "hash", "keys", "feed", "sentences", "trace-model", "dom", "ruler"),
-    *("figure", "inspector", "strip", "minimap", "pane", "lens"),
+    *("figure", "inspector", "strip", "minimap", "pane", "bar", "lens"),
 )
 """Modules in the order in which each needs only those before it."""
 
@@ -73,8 +73,47 @@ def bundle() -> str:
 
 
 def pack(events: Iterable[Event]) -> str:
-    """Events as base64 of gzip of a JSON list: what a page moves and keeps is then about a tenth of the JSON."""
+    """Whole events as base64 of gzip of a JSON list: what a page moves and keeps is then about a tenth of the JSON."""
     return base64.b64encode(gzip.compress(msgspec.json.encode(list(events)), compresslevel=6, mtime=0)).decode("ascii")
+
+
+BEST: Final = 6
+"""Candidates of a fusion that travel at once: as many as the inspector shows before it is asked for all."""
+
+LIVE_CHARS: Final = 32_768
+"""Longest piece of a run that stands in an item itself; a longer one is fetched."""
+
+LIVE_ITEMS: Final = 24
+"""Newest items that hold their events themselves: some updates' worth, for pages that are late."""
+
+
+def live(events: Iterable[Event]) -> str:
+    """What a page draws at once of events, as a JSON list.
+
+    Left out are what the view never shows (ids of the prompt's tokens, counts of tokens fed) and what it fetches when asked:
+    candidates behind the best and the chosen, whose number stands in ``of``. A ``sharpened`` that equals its ``mean`` is
+    left out too. :func:`pack` keeps all of it.
+    """
+    return msgspec.json.encode([_slim(to_dict(event)) for event in events]).decode()
+
+
+def _slim(event: Item) -> Item:
+    event.pop("fed", None)
+    event.pop("forward_ms", None)
+    if event["event"] == "start":
+        for model in event["models"]:
+            model["prompt_ids"] = []
+    if event["event"] == "ensemble":
+        rows = event["candidates"]
+        chosen = (event["chosen_hex"], event.get("chosen_eos", False))
+        kept = [row for at, row in enumerate(rows) if at < BEST or (row["hex"], row.get("eos", False)) == chosen]
+        if len(kept) < len(rows):
+            event["of"] = len(rows)
+        event["candidates"] = kept
+        for row in kept:
+            if row["sharpened"] == row["mean"]:
+                del row["sharpened"]
+    return event
 
 
 class Shelf:
@@ -115,8 +154,9 @@ class Lens(gr.HTML):  # type: ignore[misc]  # gradio is not typed
 
     ``value`` is an **append-only** list of items: a view from :meth:`view`, then :meth:`items` as events come. A handler
     yields the growing list; only its new tail travels. A list that begins with another view starts over. Items are small:
-    the events themselves stay here until the page fetches them, because the page toolkit copies and compares a component's
-    whole value at every update.
+    the whole events stay here until the page fetches them, because the page toolkit copies and compares a component's
+    whole value at every update, and sends it once more when a handler ends. On their way out the newest items get what the
+    page draws of their events (see :func:`live`), so that a live run needs no fetch.
 
     Listeners: ``select`` (the reader chose; ``run``, ``window``, ``token``) and ``fork`` (the reader wants to go on from
     another candidate; ``run``, ``window``, ``index``, ``hex``, ``eos``), both read from ``gr.EventData``. ``can_fork`` shows
@@ -149,16 +189,23 @@ class Lens(gr.HTML):  # type: ignore[misc]  # gradio is not typed
 
     @staticmethod
     def items(run: str, events: Sequence[Event]) -> list[Item]:
-        """Events of a run as items to append, one for all of them; none for none."""
-        return [{"run": run, "ref": _shelf.put(pack(events))}] if events else []
+        """Events of a run as items to append, one for all of them; none for none. ``ref`` is where they lie whole, ``live``
+        what is drawn of them at once."""
+        if not events:
+            return []
+        text = live(events)
+        item: Item = {"run": run, "ref": _shelf.put(pack(events))}
+        return [item | {"live": text} if len(text) <= LIVE_CHARS else item]
 
     def preprocess(self, payload: list[Item] | None) -> list[Item]:
         """The list as it is."""
         return payload or []
 
     def postprocess(self, value: list[Item] | None) -> list[Item]:
-        """The list as it is."""
-        return value or []
+        """The list with events in its newest items alone: the page has drawn those of older ones, or fetches them."""
+        items = value or []
+        newest = len(items) - LIVE_ITEMS
+        return [{k: v for k, v in item.items() if k != "live"} if at < newest else item for at, item in enumerate(items)]
 
     def api_info(self) -> dict[str, Any]:
         """A list of objects."""

@@ -17,7 +17,9 @@ import msgspec
 
 from app import gallery, tables
 from app.gallery import Pair, Place, Recorded
-from app.session import Lane, Order, Workshop
+from app.jobs import Lane
+from app.orders import Order
+from app.session import Workshop
 from app.tables import Placed
 from safe_core import events as ev
 from safe_core import trace

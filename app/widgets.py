@@ -1,4 +1,4 @@
-"""Two small parts of the page that show data as plain text: the status line and the tokenizer bench."""
+"""Small parts of the page that show data as plain text: the status line, the tokenizer bench and the tour."""
 
 from __future__ import annotations
 
@@ -56,6 +56,13 @@ class Bench(_Panel):
     """Tokenizers on one byte ruler: ``{length, rows: [{name, words, tokens}], common, summary}``."""
 
     script = "bench.js"
+
+
+class Tour(_Panel):
+    """The button that begins the tour, and its card: ``{offered, stops, opened, serial}``. ``opened`` is the pair the server
+    just put into the lens. It asks for ``begin``, ``open`` (with a ``trace``) and ``leave``."""
+
+    script = "tour.js"
 
 
 # The toolkit writes an interface file beside every component class it meets; type checkers would read that instead of this.

@@ -9,10 +9,14 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
 
-from app.lens import ASSETS, MODULES, PUBLIC, Lens, Shelf, bundle, held_packs, pack
+from app.lens import ASSETS, BEST, LIVE_CHARS, LIVE_ITEMS, MODULES, PUBLIC, Item, Lens, Shelf, bundle, held_packs, live, pack
+from safe_core import events as ev
+from safe_core import types
 from safe_core.events import to_dict
 from safe_core.trace import statistics
 from tests.browser.made_traces import long_run
@@ -107,16 +111,87 @@ def test_the_browser_counts_what_the_engine_counts() -> None:
         assert counted["tokensPerSecond"] == pytest.approx(expected["tokens_per_second"], rel=1e-2)
 
 
+def test_the_typed_records_of_the_page_are_those_of_the_engine() -> None:
+    """types.d.ts mirrors events.py: the same records, the same fields, optional where a default is left out."""
+    text = (ASSETS / "types.d.ts").read_text("utf-8").partition("// ---- what the page adds")[0]
+    typed = {
+        name: {field: bool(mark) for field, mark in re.findall(r"^  (\w+)(\??):", body, re.MULTILINE)}
+        for name, body in re.findall(r"^export interface (\w+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    }
+    classes = [kind for kind in vars(ev).values() if isinstance(kind, type)]
+    records = [kind for kind in classes if issubclass(kind, ev.Record) and kind is not ev.Record]
+    assert set(typed) == {kind.__name__ for kind in records}
+    for kind in records:
+        fields = {field.name: not field.required for field in msgspec.structs.fields(kind)}
+        tag = {"event": False} if kind.__struct_config__.tag is not None else {}
+        assert typed[kind.__name__] == tag | fields, kind.__name__
+    words = {"Verdict": types.Verdict, "method": types.Method, "sharpen": types.Sharpening, "reason": types.Reason}
+    for name, alias in words.items():
+        said = re.search(rf"\b{name}(?: =|:) ([^;]+);", text)
+        assert said is not None
+        assert {word.strip('" ') for word in said.group(1).split("|")} == set(get_args(alias))
+
+
 def test_packed_events_are_the_events() -> None:
     events = long_run(50)
     assert json.loads(gzip.decompress(base64.b64decode(pack(events)))) == [to_dict(event) for event in events]
     assert pack(events) == pack(events)
 
 
+def restored(event: Item) -> Item:
+    """A live event with what the page puts back into it."""
+    for row in event.get("candidates", []):
+        row.setdefault("sharpened", row["mean"])
+    return event
+
+
+def test_live_events_lack_only_what_is_never_drawn_or_fetched_when_asked_for() -> None:
+    events = long_run(200, "unite", models=3)
+    sent = [restored(event) for event in json.loads(live(events))]
+    cut = 0
+    for event, whole in zip(sent, map(to_dict, events), strict=True):
+        for name in ("fed", "forward_ms"):
+            whole.pop(name, None)
+        for model in whole.get("models", []):
+            model["prompt_ids"] = []
+        if "candidates" in whole and len(whole["candidates"]) > BEST:
+            assert event.pop("of") == len(whole["candidates"])
+            whole["candidates"] = whole["candidates"][:BEST]
+            cut += 1
+        assert event == whole
+    assert cut > 100
+
+
+def test_a_choice_behind_the_best_travels_too() -> None:
+    fusion = next(e for e in long_run(50, "unite") if isinstance(e, ev.Ensemble) and len(e.candidates) > BEST + 1)
+    last = fusion.candidates[-1]
+    (sent,) = json.loads(live([msgspec.structs.replace(fusion, chosen_hex=last.hex)]))
+    assert len(sent["candidates"]) == BEST + 1
+    assert sent["candidates"][-1]["hex"] == last.hex
+
+
+def test_as_many_candidates_travel_as_are_shown() -> None:
+    assert f"const FEW = {BEST};" in SOURCES["inspector"]
+
+
+def test_only_the_newest_items_hold_events() -> None:
+    events = long_run(60)
+    items = [Lens.view([("left", "SAFE")])]
+    for event in events:
+        items += Lens.items("left", [event])
+    sent = Lens().postprocess(items)
+    assert [item.get("ref") for item in sent] == [item.get("ref") for item in items]
+    assert ["live" in item for item in sent] == [at >= len(sent) - LIVE_ITEMS for at in range(len(sent))]
+    assert sent[-1]["live"] == live(events[-1:])
+    assert "live" in items[1], "the caller's list stays as it is"
+    assert Lens().postprocess(sent) == sent
+
+
 def test_items_are_small_and_name_what_the_server_holds() -> None:
     events = long_run(200)
+    assert len(live(events)) > LIVE_CHARS
     (item,) = Lens.items("left", events)
-    assert len(json.dumps(item)) < 100
+    assert len(json.dumps(item)) < 100, "a long trace is fetched at once, whole"
     assert held_packs([item["ref"]]) == [pack(events)]
     assert held_packs(["unknown", 7]) == [None, None]  # type: ignore[list-item]
     assert Lens.items("left", []) == []

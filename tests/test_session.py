@@ -10,21 +10,11 @@ from typing import Any
 
 import pytest
 
+from app.desks import Desks, Shown
 from app.forks import Fork, opening, settings_of
 from app.form import order_of
-from app.session import (
-    BREATH,
-    Control,
-    Desks,
-    Job,
-    Lane,
-    Order,
-    Round,
-    Shown,
-    Until,
-    goals,
-    next_lane,
-)
+from app.jobs import BREATH, Control, Job, Lane, Round, Until, goals, next_lane
+from app.orders import Order
 from safe_core import engine
 from safe_core import events as ev
 from safe_core.events import Event

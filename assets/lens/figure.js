@@ -6,6 +6,12 @@ import { Ruler } from "./ruler.js";
 import { formatP, listNames, shortName, verdictWord } from "./sentences.js";
 import { fromHex, label } from "./text.js";
 
+/** @import { Run } from "./trace-model.js" */
+/** @import { Board, CandidateRecord, Check, Fusion, ModelInfo, Reading, Win } from "./types.d.ts" */
+
+/** What can stand in a row of the ruler: tokens of the draft, of a reading, of the response. */
+/** @typedef {{hex: string, start: number, eos?: boolean, end?: number, bytes?: Uint8Array}} Boxed */
+
 const ROW = 28;
 const GAP = 6;
 const LINE = 18;
@@ -16,15 +22,18 @@ const LONGEST = 260;
 const CONTEXT = 2;
 const MONO = 13;
 
+/** @type {CanvasRenderingContext2D|null} */
 let pen = null;
 
-/** Width of a label in the figure's font. */
+/** Width of a label in the figure's font. @param {string} text @param {number} [size] @param {string} [family] */
 export function measure(text, size = MONO, family = "monospace") {
   pen ??= document.createElement("canvas").getContext("2d");
+  if (pen === null) return 0.6 * size * text.length;
   pen.font = family.startsWith("bold ") ? `bold ${size}px ${family.slice(5)}` : `${size}px ${family}`;
   return pen.measureText(text).width;
 }
 
+/** @param {string} text @param {number} width @param {number} [size] @param {string} [family] */
 function clip(text, width, size = MONO, family = "monospace") {
   if (measure(text, size, family) <= width) return text;
   const chars = Array.from(text).slice(0, 400);
@@ -34,26 +43,30 @@ function clip(text, width, size = MONO, family = "monospace") {
 
 const END = "\u23f9 end";
 
+/** @param {Boxed} token */
 function tokenLabel(token) {
   return token.eos ? END : label(token.bytes ?? fromHex(token.hex));
 }
 
+/** @param {Boxed} token */
 function spanOf(token) {
   return { start: token.start, end: token.end ?? token.start + token.hex.length / 2 };
 }
 
 /** Two drawings side by side: names that stay in sight, and the body that scrolls. */
 class Sheet {
+  /** @param {number} labelWidth pixels */
   constructor(labelWidth) {
     this.names = svg("g");
     this.body = svg("g");
     this.labelWidth = labelWidth;
     this.width = 0;
     this.y = 0;
-    /** Labels that must stay readable over the ticks. */
+    /** Labels that must stay readable over the ticks. @type {SVGElement[]} */
     this.over = [];
   }
 
+  /** @param {string} text @param {number} y @param {string} [cls] @param {string} [full] */
   name(text, y, cls = "f-name", full = text) {
     const node = svg("text", { x: this.labelWidth - 10, y, class: cls, "text-anchor": "end" }, clip(text, this.labelWidth - 30, 12, "sans-serif"));
     if (full !== "") node.append(svg("title", {}, full));
@@ -63,7 +76,7 @@ class Sheet {
 
 /**
  * Segmentations and checks of a window.
- * @param {import("./trace-model.js").Run} run @param {import("./trace-model.js").Win} window
+ * @param {Run} run @param {Win} window
  * @param {number} selected draft position @param {number} labelWidth
  * @param {(index: number) => void} choose called with the draft position that was pressed
  */
@@ -89,20 +102,23 @@ export function windowSheet(run, window, selected, labelWidth, choose) {
   return sheet;
 }
 
-/** Where everything of a window lies. */
+/** Where everything of a window lies. @param {Run} run @param {Win} window */
 function rulerOf(run, window) {
   const response = run.tokens.slice(window.first, window.last);
-  const all = [...window.draft, ...window.readings.flatMap((r) => r.tokens), ...response].map((token) => ({ token, ...spanOf(token) }));
+  /** @type {Boxed[]} */
+  const boxed = [...window.draft, ...window.readings.flatMap((r) => r.tokens), ...response];
+  const all = boxed.map((token) => ({ token, ...spanOf(token) }));
   const before = run.tokens[Math.max(0, window.first - CONTEXT)];
   const from = Math.min(window.start, before === undefined || window.first === 0 ? window.start : before.start, ...all.map((span) => span.start));
   const to = Math.max(window.start, ...all.map((span) => span.end));
   for (let i = run.tokenAtByte(from); i >= 0 && i < window.first; i += 1) all.push({ token: run.tokens[i], ...spanOf(run.tokens[i]) });
-  const need = ({ token, start, end }) => ({ start, end, need: Math.min(LONGEST, measure(tokenLabel(token)) + 14) });
+  const need = (/** @type {{token: Boxed, start: number, end: number}} */ { token, start, end }) => ({ start, end, need: Math.min(LONGEST, measure(tokenLabel(token)) + 14) });
   const columns = window.draft.map(spanOf).map(({ start, end }) => ({ start, end, need: COLUMN }));
   const slot = all.some((span) => span.token.eos) ? SLOT : 0;
   return new Ruler(from, to, [...all.map(need), ...columns], slot);
 }
 
+/** @param {Sheet} sheet @param {Ruler} ruler @param {Win} window */
 function drawAxis(sheet, ruler, window) {
   sheet.name("byte", 12, "f-dim", "byte offset in the response at which each drafted token starts");
   const offsets = new Set([...window.draft.map((token) => token.start), ruler.to]);
@@ -115,18 +131,19 @@ function drawAxis(sheet, ruler, window) {
   sheet.y = 20;
 }
 
-/** One box of a row. */
+/** One box of a row. @param {Sheet} sheet @param {Ruler} ruler @param {Boxed} token @param {number} y @param {string} cls @param {string} tip */
 function box(sheet, ruler, token, y, cls, tip) {
   const { start, end } = spanOf(token);
   const { x, width } = ruler.box(start, end);
   const group = svg("g", { class: `f-token ${cls}` });
   group.append(svg("rect", { x: x + 1, y, width: Math.max(1, width - 2), height: ROW, rx: 3 }));
-  group.append(svg("text", { x: x + width / 2, y: y + 18, "text-anchor": "middle", class: "f-mono" }, clip(tokenLabel(token), width - 4)));
-  group.append(svg("title", {}, tip));
+  const words = svg("text", { x: x + width / 2, y: y + 18, "text-anchor": "middle", class: "f-mono" }, clip(tokenLabel(token), width - 4));
+  group.append(words, svg("title", {}, tip));
   sheet.body.append(group);
-  return group;
+  return { group, words };
 }
 
+/** @param {Sheet} sheet @param {Ruler} ruler @param {Run} run @param {Win} window @param {number} selected @param {(index: number) => void} choose */
 function drawDraft(sheet, ruler, run, window, selected, choose) {
   const y = sheet.y;
   const name = run.models.length > 0 ? run.models[0].name : "drafter";
@@ -138,10 +155,10 @@ function drawDraft(sheet, ruler, run, window, selected, choose) {
   window.draft.forEach((token, index) => {
     const fate = run.fate(window, index);
     const gone = fate === "gone";
-    const swapped = window.fusions[index] !== undefined && window.fusions[index].replaced;
+    const swapped = window.fusions[index]?.replaced === true;
     const cls = `f-draft${fate === "stands" ? "" : " f-gone"}${swapped ? " f-swapped" : ""}${index === selected ? " f-selected" : ""}`;
     const tip = `drafted with probability ${token.p}${gone ? "; discarded" : ""}${swapped ? "; replaced" : ""}`;
-    const group = box(sheet, ruler, token, y, cls, tip);
+    const { group } = box(sheet, ruler, token, y, cls, tip);
     if (gone || swapped) {
       const at = ruler.box(token.start, spanOf(token).end);
       group.append(svg("line", { x1: at.x + 5, x2: at.x + at.width - 5, y1: y + ROW / 2, y2: y + ROW / 2, class: "f-strike" }));
@@ -157,6 +174,7 @@ function drawDraft(sheet, ruler, run, window, selected, choose) {
   sheet.y += ROW + GAP;
 }
 
+/** @param {Sheet} sheet @param {Ruler} ruler @param {Win} window @param {Reading} reading */
 function drawReading(sheet, ruler, window, reading) {
   const y = sheet.y;
   sheet.name(shortName(reading.model), y + 18, "f-name", `${reading.model}: its own tokens for the same bytes`);
@@ -164,8 +182,7 @@ function drawReading(sheet, ruler, window, reading) {
     const { start, end } = spanOf(token);
     const outside = end <= window.start;
     const p = token.p === null ? "" : `; it gave it probability ${token.p}`;
-    const group = box(sheet, ruler, token, y, outside ? "f-before" : "f-read", `token ${token.id} of ${reading.model}, bytes ${start} to ${end}${p}`);
-    const words = group.querySelector("text");
+    const { words } = box(sheet, ruler, token, y, outside ? "f-before" : "f-read", `token ${token.id} of ${reading.model}, bytes ${start} to ${end}${p}`);
     words.classList.add("f-over");
     sheet.over.push(words);
   }
@@ -178,12 +195,12 @@ function drawReading(sheet, ruler, window, reading) {
   sheet.y += ROW + GAP;
 }
 
-/** A drafter boundary that a verifier lacks: a torn tick through its row, a cross and the names below. */
+/** A drafter boundary that a verifier lacks: a torn tick through its row, a cross and the names below. @param {Sheet} sheet @param {Ruler} ruler @param {Win} window @param {number} top */
 function drawBroken(sheet, ruler, window, top) {
   const bottom = sheet.y - GAP;
-  const marks = window.checks.filter((check) => check !== undefined && check.oov_for.length > 0);
-  for (const check of window.checks) {
-    if (check === undefined || check.oov_for.length > 0) continue;
+  const marks = made(window.checks).filter((check) => check.oov_for.length > 0);
+  for (const check of made(window.checks)) {
+    if (check.oov_for.length > 0) continue;
     const x = ruler.x(check.start);
     sheet.body.append(svg("line", { x1: x, x2: x, y1: top - GAP, y2: bottom, class: "f-boundary" }));
   }
@@ -211,11 +228,18 @@ function drawBroken(sheet, ruler, window, top) {
   sheet.y += LINE;
 }
 
+/** The checks that were made, in the order of the draft. @param {Array<Check|undefined>} checks */
+function made(checks) {
+  return checks.filter((check) => check !== undefined);
+}
+
+/** @param {number} x @param {number} y */
 function tear(x, y) {
   const steps = [-4, 4, -4, 4, -4, 4].map((dx, i) => `L${x + dx},${y + 3 + (i * (ROW - 2)) / 5}`).join("");
   return svg("path", { d: `M${x},${y - 2}${steps}L${x},${y + ROW + 3}`, class: "f-tear" });
 }
 
+/** @param {Sheet} sheet @param {Ruler} ruler @param {Run} run @param {Win} window */
 function drawResponse(sheet, ruler, run, window) {
   if (window.last <= window.first) return;
   const y = sheet.y + 2;
@@ -227,9 +251,9 @@ function drawResponse(sheet, ruler, run, window) {
   sheet.y = y + ROW + GAP;
 }
 
-/** Columns under the drafter's tokens: bars against 0.5, then numbers, then words. */
+/** Columns under the drafter's tokens: bars against 0.5, then numbers, then words. @param {Sheet} sheet @param {Ruler} ruler @param {Run} run @param {Win} window */
 function drawChecks(sheet, ruler, run, window) {
-  drawChart(sheet, ruler, run, window);
+  drawChart(sheet, ruler, window);
   run.models.forEach((model, m) => {
     sheet.names.append(shape(m, 8, sheet.y + 9));
     numbers(sheet, ruler, window, `p ${shortName(model.name)}`, (check) => check.p[m], (check) => isFirstChoice(window, model, check));
@@ -237,8 +261,7 @@ function drawChecks(sheet, ruler, run, window) {
   numbers(sheet, ruler, window, "mean", (check) => check.mean_p, () => false, "f-mean");
   const y = sheet.y + 13;
   sheet.name("verdict", y, "f-name");
-  for (const check of window.checks) {
-    if (check === undefined) continue;
+  for (const check of made(window.checks)) {
     const word = verdictWord(run, window, check.index);
     sheet.body.append(svg("text", { x: centre(ruler, window, check), y, class: `f-verdict v-${fusionKind(window, check) ?? check.verdict}`, "text-anchor": "middle" }, word));
     if (!check.edge) continue;
@@ -246,32 +269,37 @@ function drawChecks(sheet, ruler, run, window) {
     edge.append(svg("title", {}, "Decided at the end of the text drafted so far: what follows may still change a verifier's token."));
     sheet.body.append(edge);
   }
-  sheet.y += LINE + (window.checks.some((check) => check !== undefined && check.edge) ? 16 : 0) + 2;
+  sheet.y += LINE + (made(window.checks).some((check) => check.edge) ? 16 : 0) + 2;
 }
 
+/** @param {Win} window @param {Check} check */
 function fusionKind(window, check) {
   const fusion = window.fusions[check.index];
   return fusion === undefined ? null : fusion.replaced ? "replaced" : "kept";
 }
 
+/** @param {Ruler} ruler @param {Win} window @param {Check} check */
 function centre(ruler, window, check) {
   const token = window.draft[check.index];
   const at = token === undefined ? ruler.box(check.start, check.start) : ruler.box(token.start, spanOf(token).end);
   return at.x + at.width / 2;
 }
 
-/** Whether a verifier's own token that starts here is also what it would have put here. */
+/** Whether a verifier's own token that starts here is also what it would have put here. @param {Win} window @param {ModelInfo} model @param {Check} check */
 function isFirstChoice(window, model, check) {
   const reading = window.readings.find((r) => r.model === model.name);
   const token = reading === undefined ? undefined : reading.tokens.find((t) => t.start === check.start && t.argmax_hex !== null);
   return token !== undefined && token.argmax_hex === token.hex && (token.argmax_eos ?? false) === (token.eos ?? false);
 }
 
+/**
+ * @param {Sheet} sheet @param {Ruler} ruler @param {Win} window @param {string} name
+ * @param {(check: Check) => number|null|undefined} value @param {(check: Check) => boolean} first @param {string} [cls]
+ */
 function numbers(sheet, ruler, window, name, value, first, cls = "f-p") {
   const y = sheet.y + 13;
   sheet.name(name, y, cls === "f-mean" ? "f-name" : "f-dim", name === "mean" ? "mean over all models of the row above; weighted when weights are set" : `${name}: its probability of its own token that starts here; \u2713 when that is its first choice`);
-  for (const check of window.checks) {
-    if (check === undefined) continue;
+  for (const check of made(window.checks)) {
     if (check.p.length === 0) continue;
     const p = value(check);
     const text = `${formatP(p)}${p !== null && p !== undefined && first(check) ? "\u2713" : ""}`;
@@ -282,6 +310,7 @@ function numbers(sheet, ruler, window, name, value, first, cls = "f-p") {
   sheet.y += LINE;
 }
 
+/** @type {Array<(x: number, y: number) => SVGElement>} */
 const SHAPES = [
   (x, y) => svg("circle", { cx: x, cy: y, r: 4 }),
   (x, y) => svg("rect", { x: x - 3.5, y: y - 3.5, width: 7, height: 7 }),
@@ -290,25 +319,26 @@ const SHAPES = [
   (x, y) => svg("path", { d: `M${x - 4},${y}H${x + 4}M${x},${y - 4}V${y + 4}` }),
 ];
 
+/** @param {number} m model @param {number} x @param {number} y */
 function shape(m, x, y) {
   const node = SHAPES[m % SHAPES.length](x, y);
   node.setAttribute("class", `f-mark m${m % SHAPES.length}`);
   return node;
 }
 
-function drawChart(sheet, ruler, run, window) {
+/** @param {Sheet} sheet @param {Ruler} ruler @param {Win} window */
+function drawChart(sheet, ruler, window) {
   const top = sheet.y + 4;
-  const level = (p) => top + CHART * (1 - p);
+  const level = (/** @type {number} */ p) => top + CHART * (1 - p);
   sheet.body.append(svg("line", { x1: 0, x2: sheet.width, y1: level(0), y2: level(0), class: "f-tick" }));
-  for (const check of window.checks) {
-    if (check === undefined) continue;
+  for (const check of made(window.checks)) {
     const x = centre(ruler, window, check);
     if (check.mean_p !== null) {
       const bar = svg("rect", { x: x - 9, y: level(check.mean_p), width: 18, height: CHART * check.mean_p, class: `f-bar${check.mean_p > 0.5 ? " f-above" : ""}` });
       bar.append(svg("title", {}, `mean ${check.mean_p}`));
       sheet.body.append(bar);
     }
-    const shown = check.p.map((p, m) => ({ p, m })).filter(({ p }) => p !== null);
+    const shown = check.p.flatMap((p, m) => (p === null ? [] : [{ p, m }]));
     shown.forEach(({ p, m }, k) => sheet.body.append(shape(m, x + (k - (shown.length - 1) / 2) * 10, level(p))));
   }
   sheet.body.append(svg("line", { x1: 0, x2: sheet.width, y1: level(0.5), y2: level(0.5), class: "f-threshold" }));
@@ -316,7 +346,7 @@ function drawChart(sheet, ruler, run, window) {
   sheet.y = top + CHART + 8;
 }
 
-/** How wide the column of names must be. */
+/** How wide the column of names must be. @param {Run} run @param {number} most */
 export function labelWidthOf(run, most) {
   const names = run.models.map((model) => measure(`p ${shortName(model.name)}`, 12, "sans-serif"));
   return Math.min(most, Math.max(86, ...names.map((width) => width + 40)));
@@ -326,7 +356,7 @@ const TRACK = 76;
 
 /**
  * Candidates of one fusion, best first: a bar per model, the mean, and the value that decided.
- * @param {import("./trace-model.js").Run} run @param {Object} fusion ensemble event @param {number} count rows to show
+ * @param {Run} run @param {Fusion} fusion @param {number} count rows to show
  * @param {number} labelWidth
  */
 export function candidateSheet(run, fusion, count, labelWidth) {
@@ -348,6 +378,7 @@ export function candidateSheet(run, fusion, count, labelWidth) {
   return sheet;
 }
 
+/** @param {Run} run @param {Fusion} fusion @param {number} i column */
 function headHelp(run, fusion, i) {
   if (i < run.models.length) return `${run.models[i].name}: its probability over the candidates`;
   if (i === run.models.length) return "mean over the models before sharpening; weighted when weights are set";
@@ -357,9 +388,10 @@ function headHelp(run, fusion, i) {
 /** Height of a candidate's row, for the buttons beside it. */
 export const CANDIDATE = 24;
 
+/** @param {Sheet} sheet @param {Run} run @param {Fusion} fusion @param {CandidateRecord} candidate @param {boolean} sharpened @param {number} lane */
 function drawCandidate(sheet, run, fusion, candidate, sharpened, lane) {
   const y = sheet.y;
-  const same = (hex, eos) => candidate.hex === hex && (candidate.eos ?? false) === (eos ?? false);
+  const same = (/** @type {string} */ hex, /** @type {boolean|undefined} */ eos) => candidate.hex === hex && (candidate.eos ?? false) === (eos ?? false);
   const won = same(fusion.chosen_hex, fusion.chosen_eos);
   const drafted = same(fusion.draft_hex, fusion.draft_eos);
   const text = candidate.eos ? END : label(fromHex(candidate.hex));
@@ -381,8 +413,8 @@ function drawCandidate(sheet, run, fusion, candidate, sharpened, lane) {
     number.append(svg("title", {}, String(value)));
     sheet.body.append(number);
   });
-  const half = (i) => svg("line", { x1: i * lane + 4 + TRACK / 2, x2: i * lane + 4 + TRACK / 2, y1: y + 4, y2: y + 20, class: "f-threshold" });
-  sheet.body.append(half(run.models.length));
+  const half = run.models.length * lane + 4 + TRACK / 2;
+  sheet.body.append(svg("line", { x1: half, x2: half, y1: y + 4, y2: y + 20, class: "f-threshold" }));
   const note = won ? (drafted ? "\u2211 won, drafter's own" : "\u21c4 won") : drafted ? "drafter's" : "";
   if (note !== "") sheet.body.append(svg("text", { x: values.length * lane + 6, y: y + 16, class: `f-note${won ? " f-bold" : ""}` }, note));
   sheet.y += CANDIDATE;
@@ -390,7 +422,7 @@ function drawCandidate(sheet, run, fusion, candidate, sharpened, lane) {
 
 const COPIED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "font-style", "text-anchor", "text-decoration", "paint-order"];
 
-/** Gives a copied drawing the look it has on the page, so that it stands alone. */
+/** Gives a copied drawing the look it has on the page, so that it stands alone. @param {Element} original @param {Element} copy */
 function fixLook(original, copy) {
   const style = getComputedStyle(original);
   for (const name of COPIED) {
@@ -404,18 +436,18 @@ function fixLook(original, copy) {
 /**
  * One SVG of what an inspector shows: heading, drawings as they are, the sentence below.
  * @param {string} heading @param {string} times @param {string} sentence
- * @param {Array<{names: SVGElement, body: SVGElement, labelWidth: number, width: number, height: number}>} sheets as shown
+ * @param {Board[]} sheets as shown
  * @param {{background: string, ink: string}} colours
  */
 export function composeSvg(heading, times, sentence, sheets, colours) {
   const width = Math.max(480, measure(heading, 15, "bold sans-serif") + 12, ...sheets.map((sheet) => sheet.labelWidth + sheet.width)) + 24;
   const out = svg("svg", { xmlns: "http://www.w3.org/2000/svg" });
   const ground = svg("rect", { x: 0, y: 0, width, fill: colours.background });
-  const words = (text, y, size, weight) => svg("text", { x: 12, y, fill: colours.ink, "font-family": "sans-serif", "font-size": size, "font-weight": weight }, text);
+  const words = (/** @type {string} */ text, /** @type {number} */ y, /** @type {number} */ size, /** @type {number} */ weight) => svg("text", { x: 12, y, fill: colours.ink, "font-family": "sans-serif", "font-size": size, "font-weight": weight }, text);
   out.append(ground, words(heading, 24, 15, 600), words(times, 42, 12, 400));
   let y = 56;
   for (const sheet of sheets) {
-    for (const [part, x] of [[sheet.names, 12], [sheet.body, 12 + sheet.labelWidth]]) {
+    for (const { part, x } of [{ part: sheet.names, x: 12 }, { part: sheet.body, x: 12 + sheet.labelWidth }]) {
       const copy = /** @type {SVGElement} */ (part.cloneNode(true));
       fixLook(part, copy);
       const place = svg("g", { transform: `translate(${x},${y})` });
@@ -435,6 +467,7 @@ export function composeSvg(heading, times, sentence, sheets, colours) {
   return out;
 }
 
+/** @param {string} text @param {number} width */
 function wrap(text, width) {
   const lines = [""];
   for (const word of text.split(" ")) {
@@ -445,7 +478,7 @@ function wrap(text, width) {
   return lines;
 }
 
-/** An SVG as a picture of dots, twice as fine as the screen. @returns {Promise<Blob>} */
+/** An SVG as a picture of dots, twice as fine as the screen. @param {SVGElement} drawing @returns {Promise<Blob>} */
 export async function toPng(drawing) {
   const image = new Image();
   const source = new XMLSerializer().serializeToString(drawing);
@@ -456,7 +489,7 @@ export async function toPng(drawing) {
     const canvas = document.createElement("canvas");
     canvas.width = 2 * Number(drawing.getAttribute("width"));
     canvas.height = 2 * Number(drawing.getAttribute("height"));
-    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
     return await new Promise((resolve, reject) => {
       canvas.toBlob((blob) => (blob === null ? reject(new Error("The picture is too large to draw.")) : resolve(blob)), "image/png");
     });

@@ -1,10 +1,8 @@
 // A link to a moment: `#trace=NAME&run=left&window=7&token=41`.
 
-/**
- * @typedef {{trace: string|null, run: string|null, window: number|null, token: number|null}} Place
- * `token` counts from 0 in the response; `window` is the window's number.
- */
+/** @import { Place } from "./types.d.ts" */
 
+/** @param {string|null} text */
 function number(text) {
   return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null;
 }
@@ -18,13 +16,14 @@ export function parseHash(hash) {
 /** @param {Place} place @returns {string} */
 export function formatHash(place) {
   const fields = new URLSearchParams();
-  for (const name of ["trace", "run", "window", "token"]) {
-    if (place[name] !== null && place[name] !== undefined) fields.set(name, String(place[name]));
+  const { trace, run, window, token } = place;
+  for (const [name, value] of Object.entries({ trace, run, window, token })) {
+    if (value !== null && value !== undefined) fields.set(name, String(value));
   }
   return `#${fields.toString()}`;
 }
 
-/** Writes the place into the address without a step in the history. */
+/** Writes the place into the address without a step in the history. @param {Place} place */
 export function writeHash(place) {
   try {
     history.replaceState(history.state, "", formatHash(place));

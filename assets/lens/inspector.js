@@ -5,13 +5,26 @@ import { CANDIDATE, candidateSheet, composeSvg, labelWidthOf, toPng, windowSheet
 import { asText, formatMs, listNames, verdictSentence } from "./sentences.js";
 import { fromHex } from "./text.js";
 
-const FEW = 8;
+/** @import { Run } from "./trace-model.js" */
+/** @import { Board, CandidateRecord, ForkWish, Fusion, Part, Tok, Win } from "./types.d.ts" */
+
+/**
+ * @typedef {Object} Hooks
+ * @property {(index: number) => void} onToken a draft position was pressed
+ * @property {(wish: ForkWish) => void} onFork
+ * @property {() => boolean} canFork
+ * @property {(run: Run) => string} title
+ * @property {(fusion: Fusion) => Promise<boolean>} complete fetches the candidates that are not here; whether they came
+ */
+
+/** @typedef {{run: Run, window: Win, index: number, token: Tok|null}} Shown */
+
+const FEW = 6;
+const PADDING = 20; // left and right, see lens.css
 
 /** Shows a window of a run and, where models were fused in it, the candidates. */
 export class Inspector {
-  /**
-   * @param {{onToken: (index: number) => void, onFork: (detail: Object) => void, canFork: () => boolean, title: (run: Object) => string}} hooks
-   */
+  /** @param {Hooks} hooks */
   constructor(hooks) {
     this.hooks = hooks;
     this.node = el("section", "inspector", "", { "aria-label": "Window inspector" });
@@ -30,21 +43,28 @@ export class Inspector {
     const head = el("div", "inspector-head");
     head.append(this.heading, this.times, tools);
     this.empty = el("p", "empty", "Choose a token above to see its window.");
-    const boards = el("div", "boards");
-    boards.append(this.figure, this.fused);
-    this.node.append(head, this.sentence, this.empty, boards);
+    const figures = el("div", "boards");
+    figures.append(this.figure, this.fused);
+    this.node.append(head, this.sentence, this.empty, figures);
     this.all = false;
     this.scale = 1;
     this.height = 0;
+    /** Pixels a board can take; 0 when they must be asked for. */
+    this.room = 0;
+    /** @type {Shown|null} */
     this.shown = null;
+    /** @type {Part[]} */
+    this.parts = [];
+    /** @type {Board[]} */
+    this.boards = [];
+    new ResizeObserver(() => this.#grow()).observe(this.node);
     this.clear();
   }
 
   /** Nothing chosen. */
   clear() {
     this.shown = null;
-    this.height = 0;
-    this.node.style.minHeight = "";
+    this.shrink();
     this.heading.textContent = "Window";
     this.times.textContent = "";
     this.sentence.replaceChildren();
@@ -54,8 +74,8 @@ export class Inspector {
   }
 
   /**
-   * @param {import("./trace-model.js").Run} run @param {import("./trace-model.js").Win} window @param {number} index
-   * draft position @param {import("./trace-model.js").Tok|null} token
+   * @param {Run} run @param {Win} window @param {number} index draft position
+   * @param {Tok|null} token the committed one that stands there
    */
   show(run, window, index, token) {
     this.shown = { run, window, index, token };
@@ -66,32 +86,57 @@ export class Inspector {
     this.times.textContent = this.#timesOf(window);
     this.parts = verdictSentence(run, window, index, token);
     fillSentence(this.sentence, this.parts);
-    this.#draw();
+    this.#draw(this.shown);
   }
 
+  /** @param {Win} window */
   #timesOf(window) {
     return Object.entries(window.ms).filter(([, ms]) => ms > 0).map(([phase, ms]) => `${phase} ${formatMs(ms)}`).join(" \u00b7 ");
   }
 
-  #draw() {
-    const { run, window, index } = this.shown;
-    const narrow = this.node.clientWidth < 560;
-    const labelWidth = labelWidthOf(run, narrow ? 110 : 230);
-    const scrolled = this.figure.firstChild instanceof Element ? this.figure.firstChild.scrollLeft : 0;
+  /** @param {Shown} shown */
+  #draw(shown) {
+    const { run, window, index } = shown;
+    if (this.room === 0) this.room = this.node.clientWidth - PADDING; // asked once: every question would lay the page out
+    const labelWidth = labelWidthOf(run, this.room < 540 ? 110 : 230);
+    const scrolled = this.#overflows() && this.figure.firstChild instanceof Element ? this.figure.firstChild.scrollLeft : 0;
     const sheet = windowSheet(run, window, index, labelWidth, (at) => this.hooks.onToken(at));
-    this.sheets = [this.#place(this.figure, sheet, "Segmentations and checks of this window on the byte ruler")];
-    this.#drawFusion(labelWidth);
+    this.boards = [this.#place(this.figure, sheet, "Segmentations and checks of this window on the byte ruler")];
+    this.#drawFusion(shown, labelWidth);
     this.#bringIntoView(scrolled);
-    const height = this.node.offsetHeight;
-    if (height > this.height) this.height = height;
+  }
+
+  /** The width changed. */
+  resize() {
+    this.room = 0;
+  }
+
+  /** Lets go of the height that it keeps so that nothing below it moves. */
+  shrink() {
+    this.height = 0;
+    this.node.style.minHeight = "";
+  }
+
+  #grow() {
+    if (this.shown === null || this.node.offsetHeight <= this.height) return;
+    this.height = this.node.offsetHeight;
     this.node.style.minHeight = `${this.height}px`;
   }
 
-  /** Puts a sheet on the page: names at the left stay in sight while the body scrolls. */
+  /** Whether the ruler is wider than its place. */
+  #overflows() {
+    const board = this.boards[0];
+    return board !== undefined && (board.labelWidth + board.width) * this.scale > this.room;
+  }
+
+  /**
+   * Puts a sheet on the page: names at the left stay in sight while the body scrolls.
+   * @param {HTMLElement} host @param {ReturnType<typeof windowSheet>} sheet @param {string} words @returns {Board}
+   */
   #place(host, sheet, words) {
     const scroller = el("div", "scroller", "", { tabindex: "0", role: "group", "aria-label": words });
-    const parts = [[sheet.names, sheet.labelWidth, "names"], [sheet.body, sheet.width, "body"]];
-    for (const [group, width, cls] of parts) {
+    const parts = [{ group: sheet.names, width: sheet.labelWidth, cls: "names" }, { group: sheet.body, width: sheet.width, cls: "body" }];
+    for (const { group, width, cls } of parts) {
       const frame = svg("svg", { class: cls, width: width * this.scale, height: sheet.y * this.scale, viewBox: `0 0 ${width} ${sheet.y}` });
       frame.append(group);
       scroller.append(frame);
@@ -100,41 +145,62 @@ export class Inspector {
     return { names: sheet.names, body: sheet.body, labelWidth: sheet.labelWidth, width: sheet.width, height: sheet.y };
   }
 
-  #drawFusion(labelWidth) {
-    const { run, window, index } = this.shown;
+  /** @param {Shown} shown @param {number} labelWidth */
+  #drawFusion(shown, labelWidth) {
+    const { run, window, index } = shown;
     const at = window.fusions[index] !== undefined ? index : window.fusions.findLastIndex((f) => f !== undefined);
     const fusion = at < 0 ? undefined : window.fusions[at];
     this.fused.replaceChildren();
     if (this.hooks.canFork() && window.fusions[index] === undefined) this.fused.append(...this.#alternatives(run, window, index));
     if (fusion === undefined) return;
-    const count = this.all ? fusion.candidates.length : Math.min(FEW, fusion.candidates.length);
+    const total = fusion.of ?? fusion.candidates.length;
+    const all = this.all && fusion.of === undefined;
+    const count = all ? total : Math.min(FEW, fusion.candidates.length);
     const host = el("div", "candidates");
     const sheet = candidateSheet(run, fusion, count, labelWidth);
-    this.sheets.push(this.#place(host, sheet, "Candidates of the fusion"));
+    this.boards.push(this.#place(host, sheet, "Candidates of the fusion"));
     if (this.hooks.canFork()) host.append(this.#forks(run, window, at, fusion.candidates.slice(0, count)));
     const where = this.hooks.title(run);
     const title = el("h4", "", `Fusion at position #${at} of ${window.draft.length}`);
     title.dataset.tip = `The strings ${where} weighed here, best first. ${fusion.smooth ? "No mean reached 0.5: the distribution was smooth." : ""}`;
     this.fused.append(title, host);
-    if (fusion.candidates.length > FEW) {
-      const words = this.all ? `show the best ${FEW} only` : `show all ${fusion.candidates.length} candidates`;
+    if (total > FEW) {
+      const words = all ? `show the best ${FEW} only` : `show all ${total} candidates`;
       this.fused.append(button("link", words, words, () => {
-        this.all = !this.all;
-        this.height = 0;
-        this.node.style.minHeight = "";
-        this.#draw();
+        this.all = !all;
+        this.#again(shown);
       }));
     }
+    if (this.all && !all) this.#complete(shown, fusion);
   }
 
-  /** Where nothing was fused: what other models would have put here, as another way to go on. */
+  /** Draws anew where the height may change. @param {Shown} shown */
+  #again(shown) {
+    this.shrink();
+    this.#draw(shown);
+  }
+
+  /** Gets the candidates of a live run that the page has not asked for yet. @param {Shown} shown @param {Fusion} fusion */
+  async #complete(shown, fusion) {
+    const came = await this.hooks.complete(fusion);
+    if (this.shown !== shown) return;
+    this.note.textContent = came ? "" : "The server no longer holds the other candidates. Save the trace or the offline page to see all of them.";
+    if (came) this.#again(shown);
+    else this.all = false;
+  }
+
+  /**
+   * Where nothing was fused: what other models would have put here, as another way to go on.
+   * @param {Run} run @param {Win} window @param {number} index @returns {HTMLElement[]}
+   */
   #alternatives(run, window, index) {
     const drafted = window.draft[index];
     if (drafted === undefined) return [];
+    /** @type {Map<string, {hex: string, eos: boolean, names: string[]}>} */
     const choices = new Map();
     for (const reading of window.readings) {
       const token = reading.tokens.find((t) => t.start === drafted.start && t.argmax_hex !== null && t.argmax_hex !== undefined);
-      if (token === undefined || (token.argmax_hex === drafted.hex && !token.argmax_eos)) continue;
+      if (token === undefined || token.argmax_hex === null || (token.argmax_hex === drafted.hex && !token.argmax_eos)) continue;
       const choice = { hex: token.argmax_hex, eos: token.argmax_eos ?? false };
       const key = JSON.stringify(choice);
       choices.set(key, { ...choice, names: [...(choices.get(key)?.names ?? []), reading.model] });
@@ -150,6 +216,7 @@ export class Inspector {
     });
   }
 
+  /** @param {Run} run @param {Win} window @param {number} index @param {CandidateRecord[]} candidates */
   #forks(run, window, index, candidates) {
     const column = el("div", "forks");
     column.style.paddingTop = `${20 * this.scale}px`;
@@ -163,14 +230,14 @@ export class Inspector {
     return column;
   }
 
-  /** Scrolls the ruler, not the page, to the chosen column. */
+  /** Scrolls the ruler, not the page, to the chosen column. @param {number} scrolled pixels it was scrolled before */
   #bringIntoView(scrolled) {
     const column = this.figure.querySelector(".f-column");
     const scroller = this.figure.firstChild;
-    if (column === null || !(scroller instanceof Element)) return;
+    if (column === null || !(scroller instanceof Element) || !this.#overflows()) return;
     const x = Number(column.getAttribute("x")) * this.scale;
     const width = Number(column.getAttribute("width")) * this.scale;
-    const room = scroller.clientWidth - this.sheets[0].labelWidth * this.scale;
+    const room = this.room - this.boards[0].labelWidth * this.scale;
     const inSight = x >= scrolled && x + width <= scrolled + room;
     const wanted = inSight ? scrolled : Math.max(0, x - room / 3);
     if (wanted > 0) scroller.scrollLeft = wanted;
@@ -181,12 +248,13 @@ export class Inspector {
     if (this.shown === null) return null;
     const style = getComputedStyle(this.node);
     const colours = { background: style.getPropertyValue("--sl-bg").trim(), ink: style.color };
-    return composeSvg(this.heading.textContent, this.times.textContent, asText(this.parts), this.sheets, colours);
+    return composeSvg(this.heading.textContent ?? "", this.times.textContent ?? "", asText(this.parts), this.boards, colours);
   }
 
+  /** @param {"svg"|"png"} kind */
   async #save(kind) {
     const drawing = this.drawing();
-    if (drawing === null) {
+    if (drawing === null || this.shown === null) {
       this.note.textContent = "Choose a token first.";
       return;
     }

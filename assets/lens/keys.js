@@ -1,6 +1,8 @@
 // Keys of the lens: one table for what they do and for the help that lists them.
 
-/** @type {Array<{keys: string[], shift?: boolean, action: string, help: string}>} */
+/** @typedef {{keys: string[], shift?: boolean, action: string, help: string}} Key */
+
+/** @type {Key[]} */
 export const KEYS = [
   { keys: ["ArrowLeft"], shift: false, action: "previousToken", help: "previous token" },
   { keys: ["ArrowRight"], shift: false, action: "nextToken", help: "next token" },
@@ -22,22 +24,23 @@ export const KEYS = [
   { keys: ["Escape"], action: "close", help: "close help, leave presenter mode" },
 ];
 
+/** @type {{[key: string]: string|undefined}} */
 const NAMES = { ArrowLeft: "\u2190", ArrowRight: "\u2192", " ": "space", Escape: "Esc" };
 
-/** A key as it is printed on the keyboard. */
+/** A key as it is printed on the keyboard. @param {Key} entry */
 export function keyName(entry) {
   const name = NAMES[entry.keys[0]] ?? entry.keys[0];
   return entry.shift === true ? `shift ${name}` : name;
 }
 
-/** The action a key press asks for; null when it is not ours. */
+/** The action a key press asks for; null when it is not ours. @param {KeyboardEvent} event */
 export function actionOf(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return null;
   const entry = KEYS.find((k) => k.keys.includes(event.key) && (k.shift === undefined || k.shift === event.shiftKey));
   return entry === undefined ? null : entry.action;
 }
 
-/** Whether a key press belongs to the thing that has the keyboard: something is typed, dragged or pressed there. */
+/** Whether a key press belongs to the thing that has the keyboard: something is typed, dragged or pressed there. @param {KeyboardEvent} event */
 export function isTyping(event) {
   const target = event.target;
   if (!(target instanceof Element)) return false;

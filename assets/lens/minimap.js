@@ -2,6 +2,10 @@
 
 import { el } from "./dom.js";
 
+/** @import { Run } from "./trace-model.js" */
+/** @import { Tok } from "./types.d.ts" */
+
+/** @type {Array<{colour: string, has: (token: Tok) => boolean}>} */
 const LANES = [
   { colour: "--sl-broken", has: (token) => token.broken },
   { colour: "--sl-oov", has: (token) => token.state === "oov" },
@@ -17,10 +21,11 @@ export class Minimap {
   constructor(go) {
     this.node = el("div", "minimap");
     this.node.dataset.tip = "The whole response, left to right. Lanes from top to bottom: asked on a broken prefix, not safe, fused and kept, replaced. Press to go there.";
-    this.canvas = /** @type {HTMLCanvasElement} */ (el("canvas", "", "", { role: "img" }));
+    this.canvas = el("canvas", "", "", { role: "img" });
     this.cursor = el("span", "map-cursor");
     this.parting = el("span", "map-parting");
     this.node.append(this.canvas, this.parting, this.cursor);
+    /** @type {Run|null} */
     this.run = null;
     this.selected = this.divergence = -1;
     this.pending = false;
@@ -39,7 +44,7 @@ export class Minimap {
     this.selected = selected;
     this.divergence = divergence;
     const total = this.run === null ? 0 : this.run.tokens.length;
-    for (const [node, i] of [[this.cursor, selected], [this.parting, divergence]]) {
+    for (const { node, i } of [{ node: this.cursor, i: selected }, { node: this.parting, i: divergence }]) {
       node.hidden = i < 0 || total === 0;
       if (total > 0) node.style.left = `${(100 * (i + 0.5)) / total}%`;
     }
@@ -63,9 +68,10 @@ export class Minimap {
     this.canvas.width = width * scale;
     this.canvas.height = HEIGHT * scale;
     const pen = this.canvas.getContext("2d");
+    if (pen === null) return;
     pen.scale(scale, scale);
     const style = getComputedStyle(this.node);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
     pen.fillStyle = colour("--sl-lane");
     LANES.forEach((_, lane) => pen.fillRect(0, 3 + lane * TALL, width, TALL - 2));
     if (this.run === null || this.run.tokens.length === 0) return;

@@ -9,11 +9,11 @@ import { Run } from "./trace-model.js";
 const METHODS = { safe: "SAFE", unite: "UniTE", gac: "GaC", single: "alone" };
 const REASONS = { eos: "ended by the model", length: "reached the token limit", stop: "stopped at a stop string", cancelled: "stopped", error: "failed" };
 
-/** What a person calls a run. */
+/** What a person calls a run. @param {Run} run */
 export function runTitle(run) {
   if (run.title !== "") return run.title;
   if (run.start === null) return run.key;
-  const method = METHODS[run.start.method] ?? run.start.method;
+  const method = METHODS[run.start.method];
   if (run.start.method === "single") return `${shortName(run.models[0].name)} alone`;
   return run.start.method === "safe" && run.start.ensemble === "gac" ? "GaC + SAFE" : method;
 }
@@ -43,6 +43,7 @@ export class Pane {
     this.node.append(head, this.prompt, this.stats, this.minimap.node, frame);
   }
 
+  /** @param {(typeof STATS)[number]["key"]} key @param {string} name @param {string} help */
   #stat(key, name, help) {
     const node = el("button", "stat", "", { type: "button", "aria-label": `${name}: ${help}` });
     node.dataset.tip = help;
@@ -64,7 +65,7 @@ export class Pane {
     const stats = run.stats();
     for (const { key, value } of this.values) {
       value.textContent = formatStat(key, stats[key]);
-      if (typeof stats[key] === "number") value.title = String(stats[key]);
+      if (stats[key] !== null) value.title = String(stats[key]);
     }
     this.status.textContent = this.#status();
     this.strip.update();
@@ -76,6 +77,6 @@ export class Pane {
   #status() {
     const { run } = this;
     if (run.end === null) return run.start === null ? "" : "running";
-    return run.end.error ? `failed: ${run.end.error}` : REASONS[run.end.reason] ?? run.end.reason;
+    return run.end.error ? `failed: ${run.end.error}` : REASONS[run.end.reason];
   }
 }

@@ -25,7 +25,7 @@ export class Ruler {
     for (let i = 0; i < count; i += 1) this.edges[i + 1] = this.edges[i] + widths[i];
   }
 
-  /** Pixel of a byte offset; offsets outside the ruler stick to its ends. */
+  /** Pixel of a byte offset; offsets outside the ruler stick to its ends. @param {number} offset */
   x(offset) {
     return this.edges[Math.min(Math.max(offset - this.from, 0), this.to - this.from)];
   }
@@ -35,7 +35,7 @@ export class Ruler {
     return this.edges[this.to - this.from] + this.slot;
   }
 
-  /** Left pixel and width of a token; one without bytes takes the slot at the end, or a sliver elsewhere. */
+  /** Left pixel and width of a token; one without bytes takes the slot at the end, or a sliver elsewhere. @param {number} start @param {number} end */
   box(start, end) {
     const x = this.x(start);
     if (end > start) return { x, width: this.x(end) - x };
@@ -43,6 +43,7 @@ export class Ruler {
   }
 }
 
+/** @param {Float64Array} widths @param {Span} span @param {number} from */
 function stretch(widths, span, from) {
   const first = Math.max(0, span.start - from);
   const last = Math.min(widths.length, span.end - from);

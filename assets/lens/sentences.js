@@ -3,9 +3,13 @@
 
 import { exactText, fromHex, label } from "./text.js";
 
-/** @typedef {string | {quote: Uint8Array} | {eos: true}} Part */
+/** @import { Run } from "./trace-model.js" */
+/** @import { Check, Fusion, Part, Tok, Win } from "./types.d.ts" */
 
-/** The states a token can be in, loudest last: name, words, and what it means. */
+/** A kind of token, as legend and help name it. @typedef {{key: string, name: string, words: string, help: string}} Kind */
+/** What a quoted token needs: its hex or its bytes. @typedef {{hex: string, eos?: boolean}} Quotable */
+
+/** The states a token can be in, loudest last: name, words, and what it means. @type {Kind[]} */
 export const STATES = [
   { key: "agree", name: "all agree", words: "everyone's first choice",
     help: "Every verifier's own most likely token starts here exactly as drafted: accepted without fusing." },
@@ -21,7 +25,7 @@ export const STATES = [
     help: "This method fuses at every token. Here at least one model was asked although the text so far ends where that model has no boundary (OOV-like), so its answer is about a prefix it has hardly ever seen." },
 ];
 
-/** States without a claim of their own; shown quietly. */
+/** States without a claim of their own; shown quietly. @type {Kind[]} */
 export const QUIET = [
   { key: "gated", name: "gate", words: "the drafter was sure: nothing fused",
     help: "GaC's gate: the main model's top probability is above 0.5, so it decides alone." },
@@ -34,7 +38,10 @@ export const QUIET = [
   { key: "end", name: "end", words: "end of sequence", help: "The model ended its answer here. End of sequence has no bytes." },
 ];
 
-/** Numbers of the status line: how each is named and what it counts. */
+/**
+ * Numbers of the status line: how each is named and what it counts.
+ * @type {Array<{key: keyof ReturnType<Run["stats"]>, name: string, help: string}>}
+ */
 export const STATS = [
   { key: "tokens", name: "tokens", help: "Tokens of the response so far, end of sequence included." },
   { key: "windows", name: "windows", help: "Cycles of drafting and checking so far." },
@@ -46,16 +53,18 @@ export const STATS = [
   { key: "tokensPerSecond", name: "tokens/s", help: "Response tokens divided by the time spent drafting, retokenizing, verifying and fusing." },
 ];
 
-/** A model's name without its owner. */
+/** A model's name without its owner. @param {string} name */
 export function shortName(name) {
   return name.slice(name.lastIndexOf("/") + 1);
 }
 
-/** A probability in few digits that never reads as 0, 1 or one half when it is not. */
+/** A probability in few digits that never reads as 0, 1 or one half when it is not. @param {number|null|undefined} p */
 export function formatP(p) {
   if (p === null || p === undefined) return "\u2013";
   for (const digits of [2, 3, 4]) {
+    /** @type {string} */
     const text = p.toFixed(digits);
+    /** @type {number} */
     const value = Number(text);
     if ((value === 0 || value === 0.5 || value === 1) && value !== p) continue;
     return text.replace(/^0(?=\.)/, "");
@@ -65,7 +74,7 @@ export function formatP(p) {
   return p < 0.5 ? "<.5" : ">.5";
 }
 
-/** A probability inside a sentence. */
+/** A probability inside a sentence. @param {number|null|undefined} p */
 export function sayP(p) {
   return formatP(p).replace(/^([<>]?)\./, "$10.");
 }
@@ -75,7 +84,7 @@ export function formatMs(ms) {
   return `${ms >= 100 ? ms.toFixed(0) : ms >= 1 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
 
-/** A statistic as text. */
+/** A statistic as text. @param {string} key @param {number|null} value */
 export function formatStat(key, value) {
   if (value === null) return "\u2013";
   if (key === "fusedShare") return value.toFixed(2);
@@ -83,27 +92,27 @@ export function formatStat(key, value) {
   return String(value);
 }
 
-/** Names joined as in speech. */
+/** Names joined as in speech. @param {string[]} names */
 export function listNames(names) {
   const short = names.map(shortName);
   return short.length < 2 ? short.join("") : `${short.slice(0, -1).join(", ")} and ${short[short.length - 1]}`;
 }
 
-/** @returns {Part} */
+/** @param {Quotable} token @returns {Part} */
 function quote(token) {
-  return token.eos ? { eos: true } : { quote: typeof token.hex === "string" ? fromHex(token.hex) : token.bytes };
+  return token.eos ? { eos: true } : { quote: fromHex(token.hex) };
 }
 
-/** Parts as plain text: quoted bytes between quotation marks and bidi isolates. */
+/** Parts as plain text: quoted bytes between quotation marks and bidi isolates. @param {Part[]} parts */
 export function asText(parts) {
   return parts.map((part) => (typeof part === "string" ? part : "eos" in part ? "end of sequence" : `\u201c\u2068${label(part.quote)}\u2069\u201d`)).join("");
 }
 
 /**
- * Why no boundary: the verifier's own token that spans the place, cut there.
- * @returns {Part[]}
+ * Why no boundary: the verifier's own token that spans the place `start`, cut there.
+ * @param {Win} window @param {string} name @param {number} start @returns {Part[]}
  */
-function straddle(window, name, at, start) {
+function straddle(window, name, start) {
   const reading = window.readings.find((r) => r.model === name);
   const token = reading === undefined ? undefined : reading.tokens.find((t) => t.start < start && t.start + t.hex.length / 2 > start);
   if (token === undefined) return [`${shortName(name)} has no boundary here`];
@@ -111,22 +120,24 @@ function straddle(window, name, at, start) {
   return [`${shortName(name)} reads `, { quote: bytes }, ` as one token and would have to continue from `, { quote: bytes.subarray(0, start - token.start) }];
 }
 
+/** @param {Part[][]} lists @param {string} glue */
 function join(lists, glue) {
   return lists.flatMap((list, i) => (i === 0 ? list : [glue, ...list]));
 }
 
-/** @returns {Part[]} */
+/** @param {Check|undefined} check @returns {Part[]} */
 function edgeNote(check) {
   return check !== undefined && check.edge
     ? [" Decided at the edge of the text drafted so far: what follows may still change a verifier's token."]
     : [];
 }
 
+/** @param {Fusion} fusion */
 function winner(fusion) {
   return fusion.candidates.find((c) => c.hex === fusion.chosen_hex && (c.eos ?? false) === (fusion.chosen_eos ?? false));
 }
 
-/** What the fusion decided, from the ensemble event. @returns {Part[]} */
+/** What the fusion decided, from the ensemble event. @param {Fusion} fusion @returns {Part[]} */
 export function fusionSentence(fusion) {
   const chosen = winner(fusion);
   const won = quote({ eos: fusion.chosen_eos, hex: fusion.chosen_hex });
@@ -141,18 +152,18 @@ export function fusionSentence(fusion) {
 
 /**
  * Why the token at a draft position stands, or does not.
- * @param {import("./trace-model.js").Run} run
- * @param {import("./trace-model.js").Win} window
+ * @param {Run} run
+ * @param {Win} window
  * @param {number} index draft position
- * @param {import("./trace-model.js").Tok|null} token the committed token, null when it was discarded
+ * @param {Tok|null} token the committed token, null when it was discarded
  * @returns {Part[]}
  */
 export function verdictSentence(run, window, index, token) {
   const check = window.checks[index];
   const fusion = window.fusions[index];
-  const drafted = window.draft[index];
   if (token === null && fusion === undefined) return discardedSentence(run, window, index);
   if (fusion !== undefined && (token === null || token.fused)) return fusedSentence(run, window, check, fusion, token);
+  if (token === null) return discardedSentence(run, window, index);
   if (check === undefined) {
     const alone = run.start !== null && run.start.method === "single" ? `${shortName(run.models[0].name)} decodes alone` : "No check was made here";
     return [quote(token), `: ${alone}.`];
@@ -160,28 +171,35 @@ export function verdictSentence(run, window, index, token) {
   return [...acceptedSentence(run, window, check, token), ...edgeNote(check)];
 }
 
+/** Behind "the drafter's token". */
 const FATES = {
   waits: " is drafted and waits for its check.",
   "passed on": " waits: the next window takes it over, since its last character was not complete here.",
   gone: " was discarded: this window ended before it.",
+  stands: " stands.",
 };
 
-/** @returns {Part[]} */
+/** @param {Run} run @param {Win} window @param {number} index @returns {Part[]} */
 function discardedSentence(run, window, index) {
   const drafted = window.draft[index];
-  return drafted === undefined ? ["There is no token here."] : ["The drafter's ", quote(drafted), FATES[run.fate(window, index)] ?? " stands."];
+  return drafted === undefined ? ["There is no token here."] : ["The drafter's ", quote(drafted), FATES[run.fate(window, index)]];
 }
 
-/** What the models said that were asked on an OOV-like prefix. @returns {Part[]} */
+/** What the models said that were asked on an OOV-like prefix. @param {Win} window @param {Check} check @returns {Part[]} */
 function brokenSentence(window, check) {
+  /** @type {Part[][]} */
   const answers = (check.broken ?? []).map((answer) => [`${shortName(answer.model)} answered `, quote(answer), ` (${sayP(answer.p)})`]);
-  const reasons = check.oov_for.map((name) => straddle(window, name, check.index, check.start));
+  const reasons = check.oov_for.map((name) => straddle(window, name, check.start));
   const said = answers.length === 0 ? [] : ["; ", ...join(answers, ", ")];
   return ["Asked on a broken prefix: ", ...join(reasons, "; "), ...said, ". "];
 }
 
-/** @returns {Part[]} */
+/**
+ * @param {Run} run @param {Win} window @param {Check|undefined} check @param {Fusion} fusion @param {Tok|null} token
+ * @returns {Part[]}
+ */
 function fusedSentence(run, window, check, fusion, token) {
+  /** @type {Part[]} */
   const parts = [];
   if (check !== undefined && check.oov_for.length > 0) {
     parts.push(...brokenSentence(window, check));
@@ -199,14 +217,14 @@ function fusedSentence(run, window, check, fusion, token) {
   return [...parts, ...edgeNote(check)];
 }
 
-/** @returns {Part[]} */
+/** @param {Run} run @param {Win} window @param {Check} check @param {Tok} token @returns {Part[]} */
 function acceptedSentence(run, window, check, token) {
   const own = quote(token);
   const everyone = run.models.length === 2 ? "Both models" : `All ${run.models.length} models`;
   const mean = check.mean_p === null ? "" : ` (mean ${sayP(check.mean_p)})`;
   switch (check.verdict) {
     case "oov":
-      return ["Not safe to ask: ", ...join(check.oov_for.map((name) => straddle(window, name, check.index, check.start)), "; "), ". The drafter's ", own, " is kept."];
+      return ["Not safe to ask: ", ...join(check.oov_for.map((name) => straddle(window, name, check.start)), "; "), ". The drafter's ", own, " is kept."];
     case "unanimous":
       return [`${everyone} agree: each one's own first choice starts here just so${mean}. `, own, " is kept without fusing."];
     case "majority":
@@ -220,22 +238,24 @@ function acceptedSentence(run, window, check, token) {
   }
 }
 
-/** Names of the states as short words for a column of the inspector. */
+const WAITING = { gone: "discarded", "passed on": "next window", waits: "waits", stands: "unchecked" };
+const WORDS = { oov: "not safe", unanimous: "all agree", majority: "majority", gated: "gate", unaligned: "unaligned", ensemble: "fuse" };
+
+/** Names of the states as short words for a column of the inspector. @param {Run} run @param {Win} window @param {number} index */
 export function verdictWord(run, window, index) {
   const check = window.checks[index];
   const fusion = window.fusions[index];
   if (fusion !== undefined) return fusion.replaced ? "replaced" : "fused, kept";
   if (check === undefined) return "";
-  if (check.verdict === "unchecked") return { gone: "discarded", "passed on": "next window", waits: "waits", stands: "unchecked" }[run.fate(window, index)];
-  return { oov: "not safe", unanimous: "all agree", majority: "majority", gated: "gate", unaligned: "unaligned", ensemble: "fuse" }[check.verdict] ?? "";
+  return check.verdict === "unchecked" ? WAITING[run.fate(window, index)] : WORDS[check.verdict];
 }
 
-/** The sentence of a committed token. @returns {Part[]} */
+/** The sentence of a committed token. @param {Run} run @param {Tok} token */
 export function tokenSentence(run, token) {
   return verdictSentence(run, run.windows[token.window], token.index, token);
 }
 
-/** Read aloud for a chip: place, text, state and reason. */
+/** Read aloud for a chip: place, text, state and reason. @param {Run} run @param {Tok} token */
 export function ariaLabel(run, token) {
   const what = token.eos ? "end of sequence" : token.control ? `control token ${exactText(token.bytes)}` : label(token.bytes);
   return `Token #${token.i}, \u2068${what}\u2069. ${asText(tokenSentence(run, token))}`;

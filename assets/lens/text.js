@@ -1,22 +1,16 @@
 // Bytes to what is drawn: every byte has a visible place, no byte is guessed, nothing is ever parsed as markup.
 
-/**
- * A drawn part of a token.
- * `text`: ordinary characters, drawn as they are. `glyph`: one special character (or a run of the same one) under a
- * visible name. `byte`: bytes that are no whole character here, as hexadecimal.
- * @typedef {{kind: "text"|"glyph"|"byte", label: string, start: number, end: number, title: string}} Cell
- */
+/** @import { Cell, Cluster, SharedCharacter, Tok } from "./types.d.ts" */
 
-/**
- * A stretch of tokens in which characters are whole: one token, or several that share a character.
- * `chars` are the shared characters, `[]` for a lone token.
- * @typedef {{first: number, last: number, chars: Array<{label: string, start: number, end: number}>}} Cluster
- */
+/** A code point of a text in bytes; `char` null for a byte of no character. @typedef {{char: string|null, start: number, end: number}} Point */
+/** A character as it is drawn; `text` null for stray bytes. @typedef {{text: string|null, start: number, end: number, points: number}} Group */
+/** What is needed of a token to group it. @typedef {Pick<Tok, "bytes"|"start"|"end">} Span */
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const encoder = new TextEncoder();
 
 const BLANK = "\u2423";
+/** @type {Map<number, [string, string]>} */
 const NAMED = new Map([
   [0x20, [BLANK, "blank"]],
   [0x09, ["\u21e5", "tab"]],
@@ -57,7 +51,7 @@ const ZWJ = "\u200d";
 const JOINS = new Set([0x200d, 0xfe0e, 0xfe0f]);
 const RUN = 5;
 
-/** @param {string} hex lower-case hex @returns {Uint8Array} */
+/** @param {string} hex lower-case hex @returns {Uint8Array<ArrayBuffer>} */
 export function fromHex(hex) {
   const bytes = new Uint8Array(hex.length >> 1);
   for (let i = 0; i < bytes.length; i += 1) bytes[i] = Number.parseInt(hex.slice(2 * i, 2 * i + 2), 16);
@@ -76,12 +70,12 @@ export function byteLength(text) {
   return encoder.encode(text).length;
 }
 
-/** Bytes as a person reads them: `F0 9F`. */
+/** Bytes as a person reads them: `F0 9F`. @param {Uint8Array} bytes */
 export function spellBytes(bytes) {
   return toHex(bytes).toUpperCase().replace(/(..)(?=.)/g, "$1 ");
 }
 
-/** How many bytes the character that begins at `at` has; 0 when no whole character begins there. */
+/** How many bytes the character that begins at `at` has; 0 when no whole character begins there. @param {Uint8Array} bytes @param {number} at */
 function characterLength(bytes, at) {
   const lead = bytes[at];
   if (lead < 0x80) return 1;
@@ -98,7 +92,7 @@ function characterLength(bytes, at) {
 /**
  * Cuts bytes into code points and stray bytes.
  * @param {Uint8Array} bytes
- * @returns {Array<{char: string|null, start: number, end: number}>} offsets in `bytes`; `char` null for a stray byte
+ * @returns {Point[]} offsets in `bytes`
  */
 export function codePoints(bytes) {
   const points = [];
@@ -125,18 +119,24 @@ export function exactText(bytes) {
   }
 }
 
-/** Widens a byte range to whole characters. */
+/**
+ * Widens a byte range to whole characters.
+ * @param {Uint8Array} bytes @param {number} start @param {number} end @returns {[number, number]}
+ */
 export function wholeCharacters(bytes, start, end) {
-  const inside = (at) => at > 0 && at < bytes.length && (bytes[at] & 0xc0) === 0x80;
+  const inside = (/** @type {number} */ at) => at > 0 && at < bytes.length && (bytes[at] & 0xc0) === 0x80;
   let [from, to] = [start, end];
   for (let back = 0; back < 3 && inside(from); back += 1) from -= 1;
   for (let on = 0; on < 3 && inside(to); on += 1) to += 1;
   return [from, to];
 }
 
-/** A visible name and a description of a special character; null for an ordinary one. */
+/**
+ * A visible name and a description of a special character; null for an ordinary one.
+ * @param {string} char @returns {[string, string]|null}
+ */
 function special(char) {
-  const code = char.codePointAt(0);
+  const code = codeOf(char);
   const named = NAMED.get(code);
   if (named !== undefined) return named;
   if (!INVISIBLE.test(char)) return null;
@@ -145,16 +145,21 @@ function special(char) {
   return [number, `character ${number}, which has no look of its own`];
 }
 
-/** Whether a character is drawn only together with the one before it. */
+/** @param {string} char not empty */
+function codeOf(char) {
+  return /** @type {number} */ (char.codePointAt(0));
+}
+
+/** Whether a character is drawn only together with the one before it. @param {string} char */
 function clings(char) {
-  const code = char.codePointAt(0);
+  const code = codeOf(char);
   return MARK.test(char) || JOINS.has(code) || (code >= 0x1f3fb && code <= 0x1f3ff);
 }
 
 /**
  * Code points in groups that are drawn as one character: user-perceived characters, control characters always alone.
  * @param {Uint8Array} bytes
- * @returns {Array<{text: string|null, start: number, end: number, points: number}>}
+ * @returns {Group[]}
  */
 export function characters(bytes) {
   const points = codePoints(bytes);
@@ -177,18 +182,21 @@ export function characters(bytes) {
   return groups;
 }
 
+/** @param {Point} point */
 function joinable(point) {
   if (point.char === null) return false;
-  return JOINS.has(point.char.codePointAt(0)) || special(point.char) === null || isTag(point.char);
+  return JOINS.has(codeOf(point.char)) || special(point.char) === null || isTag(point.char);
 }
 
+/** @param {string} char */
 function isTag(char) {
-  const code = char.codePointAt(0);
+  const code = codeOf(char);
   return code >= 0xe0020 && code <= 0xe007f;
 }
 
 const segmenter = typeof Intl !== "undefined" && "Segmenter" in Intl ? new Intl.Segmenter("und", { granularity: "grapheme" }) : null;
 
+/** @param {string} text @returns {string[]} */
 function graphemes(text) {
   if (/^[\x21-\x7e]*$/.test(text)) return Array.from(text);
   if (segmenter !== null) return Array.from(segmenter.segment(text), (part) => part.segment).flatMap(unjoin);
@@ -199,7 +207,7 @@ function graphemes(text) {
   }, /** @type {string[]} */ ([]));
 }
 
-/** A joiner that joins nothing is a character of its own. */
+/** A joiner that joins nothing is a character of its own. @param {string} part @returns {string[]} */
 function unjoin(part) {
   return part.length > 1 && part.endsWith(ZWJ) ? [...unjoin(part.slice(0, -1)), ZWJ] : [part];
 }
@@ -228,7 +236,7 @@ export function cells(bytes, offset = 0) {
   return foldRuns(out);
 }
 
-/** @returns {Cell} */
+/** @param {Uint8Array} bytes @param {Group} group @returns {Cell} */
 function cellOf(bytes, group) {
   const { start, end, text } = group;
   if (text === null) {
@@ -245,7 +253,7 @@ function cellOf(bytes, group) {
   return { kind: "text", label: text, start, end, title: "" };
 }
 
-/** Five or more of the same special character, or neighbouring stray bytes, become one cell. */
+/** Five or more of the same special character, or neighbouring stray bytes, become one cell. @param {Cell[]} list */
 function foldRuns(list) {
   const out = [];
   for (let i = 0; i < list.length; ) {
@@ -264,19 +272,19 @@ function foldRuns(list) {
   return out;
 }
 
-/** One line of text for bytes: the cells' labels. For titles, ruler boxes and read-aloud sentences. */
+/** One line of text for bytes: the cells' labels. For titles, ruler boxes and read-aloud sentences. @param {Uint8Array} bytes */
 export function label(bytes) {
   return cells(bytes).map((cell) => cell.label).join("");
 }
 
-/** Whether a token's bytes hold a newline, after which the strip begins a new line. */
+/** Whether a token's bytes hold a newline, after which the strip begins a new line. @param {Uint8Array} bytes */
 export function breaksLine(bytes) {
   return bytes.includes(0x0a);
 }
 
 /**
  * Groups tokens so that every character is whole inside its group.
- * @param {Array<{bytes: Uint8Array, start: number, end: number}>} tokens consecutive tokens
+ * @param {Span[]} tokens consecutive tokens
  * @returns {Cluster[]} `first` inclusive, `last` exclusive, both places in `tokens`
  */
 export function clusters(tokens) {
@@ -302,7 +310,10 @@ export function clusters(tokens) {
   return out;
 }
 
-/** Characters that a token boundary cuts, with offsets in the response. */
+/**
+ * Characters that a token boundary cuts, with offsets in the response.
+ * @param {Uint8Array} bytes @param {Span[]} tokens @param {number} base @returns {SharedCharacter[]}
+ */
 function sharedCharacters(bytes, tokens, base) {
   const cuts = new Set(tokens.map((token) => token.start - base));
   const shared = [];
@@ -317,7 +328,7 @@ function sharedCharacters(bytes, tokens, base) {
   return shared;
 }
 
-/** Characters of bytes whose last one may still be incomplete: its bytes so far count as one. */
+/** Characters of bytes whose last one may still be incomplete: its bytes so far count as one. @param {Uint8Array} bytes */
 function withOpenCharacter(bytes) {
   const groups = characters(bytes);
   let open = groups.length;
@@ -329,7 +340,7 @@ function withOpenCharacter(bytes) {
   return groups;
 }
 
-/** The largest number of bytes one of the tokens' open end may still change: a place to continue grouping from. */
+/** The largest number of bytes one of the tokens' open end may still change: a place to continue grouping from. @param {Span[]} tokens */
 export function lastClosed(tokens) {
   const groups = clusters(tokens);
   return groups.length === 0 ? 0 : groups[groups.length - 1].first;

@@ -4,48 +4,13 @@
 import { fromHex } from "./text.js";
 
 /**
- * How a committed token came to stand. The first six read as UI rows; the rest are quiet.
- * @typedef {"agree"|"majority"|"oov"|"kept"|"replaced"|"gated"|"unaligned"|"unchecked"|"plain"} State
- */
-
-/**
- * A token of the response.
- * @typedef {Object} Tok
- * @property {number} i          place in the response, from 0
- * @property {number} id
- * @property {string} hex
- * @property {Uint8Array} bytes
- * @property {number} start      byte offset in the response
- * @property {number} end        byte offset just behind it
- * @property {boolean} eos
- * @property {boolean} control
- * @property {boolean} fused     its source is the ensemble
- * @property {number} window     place of its window in `Run.windows`
- * @property {number} index      place of its position in the window's draft
- * @property {number} piece      which piece of the chosen string it is, from 0
- * @property {State} state
- * @property {boolean} broken    a model was asked here although it read an OOV-like prefix (every-token methods)
- */
-
-/**
- * One cycle.
- * @typedef {Object} Win
- * @property {number} number
- * @property {number} at          place in `Run.windows`
- * @property {number} start       byte offset
- * @property {number} carried     drafted tokens taken over from an earlier cycle
- * @property {number} passedOn    how many of its last drafted tokens the next cycle took over
- * @property {Array<Object>} draft
- * @property {Array<Object>} readings
- * @property {Array<Object|undefined>} checks  by draft index
- * @property {Array<Object|undefined>} fusions by draft index
- * @property {number} first       first committed token
- * @property {number} last        one behind the last committed token
- * @property {{draft:number, retokenize:number, verify:number, ensemble:number}} ms
+ * @import { Check, Commit, CommitToken, Draft, End, Fate, Fusion, ModelInfo, Phase, Start, State, Tok, TraceEvent, Verify, Win }
+ *   from "./types.d.ts"
  */
 
 const EVERY_TOKEN = ["unite", "gac"];
 const ASKED = ["ensemble", "unanimous", "majority"];
+/** @type {{[verdict: string]: State|undefined}} */
 const ACCEPTED = { unanimous: "agree", majority: "majority", oov: "oov", gated: "gated", unaligned: "unaligned" };
 
 /** One run of one method, folded from its events. */
@@ -54,9 +19,9 @@ export class Run {
   constructor(key, title = "") {
     this.key = key;
     this.title = title;
-    /** @type {Object|null} */
+    /** @type {Start|null} */
     this.start = null;
-    /** @type {Object|null} */
+    /** @type {End|null} */
     this.end = null;
     /** @type {Win[]} */
     this.windows = [];
@@ -66,17 +31,20 @@ export class Run {
     this.tokens = [];
     this.buffer = new Uint8Array(256);
     this.length = 0;
-    /** Places of OOV-like tokens, replacements: ascending, for jumps. */
+    /** Places of OOV-like tokens, ascending, for jumps. @type {number[]} */
     this.oov = [];
+    /** Places of replacements, likewise. @type {number[]} */
     this.replaced = [];
     /** First step at which an OOV-like prefix was read and the drafter's token was then replaced; -1 while there is none. */
     this.broke = -1;
+    /** @type {Record<State|"broken", number>} */
     this.counts = { agree: 0, majority: 0, oov: 0, kept: 0, replaced: 0, gated: 0, unaligned: 0, unchecked: 0, plain: 0, broken: 0 };
     this.fusions = 0;
     this.replacements = 0;
     this.edges = 0;
     this.drafted = 0;
     this.stood = 0;
+    /** @type {Record<Phase, number>} */
     this.ms = { draft: 0, retokenize: 0, verify: 0, ensemble: 0 };
   }
 
@@ -85,7 +53,7 @@ export class Run {
     return this.start !== null && EVERY_TOKEN.includes(this.start.method);
   }
 
-  /** @returns {Array<{name:string, role:string}>} drafter first */
+  /** @returns {ModelInfo[]} drafter first */
   get models() {
     return this.start === null ? [] : this.start.models;
   }
@@ -95,7 +63,7 @@ export class Run {
     return this.buffer.subarray(0, this.length);
   }
 
-  /** @param {Object} event one trace event */
+  /** @param {TraceEvent} event */
   push(event) {
     switch (event.event) {
       case "start":
@@ -126,6 +94,7 @@ export class Run {
     }
   }
 
+  /** @param {number} number @returns {Win} */
   #window(number) {
     let window = this.byNumber.get(number);
     if (window === undefined) {
@@ -140,11 +109,13 @@ export class Run {
     return window;
   }
 
+  /** @param {{window: number, ms: number}} event @param {Phase} phase */
   #spend(event, phase) {
     this.ms[phase] += event.ms;
     this.#window(event.window).ms[phase] += event.ms;
   }
 
+  /** @param {Draft} event */
   #draft(event) {
     const window = this.#window(event.window);
     window.start = event.start;
@@ -155,12 +126,14 @@ export class Run {
     this.#spend(event, "draft");
   }
 
+  /** @param {Verify} event */
   #verify(event) {
     const window = this.#window(event.window);
     for (const check of event.checks) window.checks[check.index] = check;
     this.#spend(event, "verify");
   }
 
+  /** @param {Commit} event */
   #commit(event) {
     const window = this.#window(event.window);
     if (window.first === window.last) window.first = this.tokens.length;
@@ -180,6 +153,7 @@ export class Run {
     window.last = this.tokens.length;
   }
 
+  /** @param {Win} window @param {CommitToken} token @param {number} index @param {number} piece @param {boolean} fused */
   #append(window, token, index, piece, fused) {
     const check = window.checks[index];
     const fusion = fused ? window.fusions[index] : undefined;
@@ -201,12 +175,14 @@ export class Run {
     if (piece === 0 && state !== "replaced") this.stood += 1;
   }
 
+  /** @param {Check|undefined} check @param {Fusion|undefined} fusion @param {boolean} fused @returns {State} */
   #stateOf(check, fusion, fused) {
     if (fused) return fusion !== undefined && fusion.replaced ? "replaced" : "kept";
     if (check === undefined) return this.start !== null && this.start.method === "single" ? "plain" : "unchecked";
     return ACCEPTED[check.verdict] ?? "unchecked";
   }
 
+  /** @param {Uint8Array} bytes */
   #grow(bytes) {
     if (this.length + bytes.length > this.buffer.length) {
       const larger = new Uint8Array(2 * (this.length + bytes.length));
@@ -221,7 +197,7 @@ export class Run {
   stats() {
     const tokens = this.tokens.length;
     const phasesMs = this.ms.draft + this.ms.retokenize + this.ms.verify + this.ms.ensemble;
-    const elapsedMs = this.end !== null && this.end.ms > 0 ? this.end.ms : phasesMs;
+    const elapsedMs = this.end?.ms || phasesMs;
     return {
       tokens,
       windows: this.windows.length,
@@ -235,7 +211,7 @@ export class Run {
     };
   }
 
-  /** The token that covers a byte offset; the last one for the end of the text. -1 when there is none. */
+  /** The token that covers a byte offset; the last one for the end of the text. -1 when there is none. @param {number} offset */
   tokenAtByte(offset) {
     let low = 0;
     let high = this.tokens.length - 1;
@@ -247,21 +223,27 @@ export class Run {
     return high;
   }
 
-  /** What became of a drafted token: it stands, waits for its cycle's end, went on to the next cycle, or is gone. */
+  /**
+   * What became of a drafted token: it stands, waits for its cycle's end, went on to the next cycle, or is gone.
+   * @param {Win} window @param {number} index @returns {Fate}
+   */
   fate(window, index) {
     if (this.tokenAtPosition(window, index) >= 0) return "stands";
     if (window.last === window.first) return "waits";
     return index >= window.draft.length - window.passedOn ? "passed on" : "gone";
   }
 
-  /** The committed token that stands for a draft position of a window; -1 when it was discarded. */
+  /** The committed token that stands for a draft position of a window; -1 when it was discarded. @param {Win} window @param {number} index */
   tokenAtPosition(window, index) {
     for (let i = window.first; i < window.last; i += 1) if (this.tokens[i].index === index) return i;
     return -1;
   }
 }
 
-/** First place in an ascending list above `from` (or below it, for `step` -1); -1 when there is none. */
+/**
+ * First place in an ascending list above `from` (or below it, for `step` -1); -1 when there is none.
+ * @param {number[]} list @param {number} from @param {1|-1} step
+ */
 export function nextIn(list, from, step) {
   let low = 0;
   let high = list.length;

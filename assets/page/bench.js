@@ -1,4 +1,8 @@
 // Tokenizers on one ruler of bytes: a row of cells per tokenizer, lines through all rows where every one of them has a boundary.
+/** @typedef {{label: string, words: string, start: number, end: number, alone: boolean, unaligned?: boolean}} Cell */
+/** @typedef {{name: string, words: string, tokens: Cell[]}} Entry */
+
+/** @param {string} tag @param {string} name @param {string} [text] */
 const node = (tag, name, text) => {
   const made = document.createElement(tag);
   made.className = name;
@@ -6,6 +10,7 @@ const node = (tag, name, text) => {
   return made;
 };
 const UNIT = 13; // pixels a byte takes; labels of short tokens shrink to fit
+/** @param {Cell} token */
 const cell = (token) => {
   const made = node("span", "sl-bench-token", token.label);
   const width = (token.end - token.start) * UNIT;
@@ -18,6 +23,7 @@ const cell = (token) => {
   made.style.fontSize = `${Math.max(8, Math.min(14, (1.5 * (width - 5)) / Math.max(1, letters)))}px`;
   return made;
 };
+/** @param {Entry} entry @param {number} length bytes of the whole text */
 const row = (entry, length) => {
   const made = node("div", "sl-bench-row");
   const name = node("span", "sl-bench-name", entry.name);
@@ -39,7 +45,7 @@ const draw = () => {
   box.setAttribute("role", "group");
   box.setAttribute("aria-label", "Tokens of each tokenizer on a ruler of bytes");
   const rows = node("div", "sl-bench-rows");
-  rows.append(...value.rows.map((entry) => row(entry, value.length)));
+  rows.append(...value.rows.map((/** @type {Entry} */ entry) => row(entry, value.length)));
   for (const at of value.common) {
     const line = node("span", "sl-bench-common");
     line.style.left = `calc(var(--sl-bench-name) + ${at * UNIT}px)`;

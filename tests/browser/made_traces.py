@@ -123,7 +123,7 @@ class Maker:
             return ev.DraftToken(id=900 + i % 50, hex=b" other".hex(), start=self.starts[i], p=0.41)
         if piece == "eos":
             return ev.DraftToken(id=2, hex="", start=self.starts[i], p=0.9, eos=True)
-        return ev.DraftToken(id=i % 900, hex=piece.hex(), start=self.starts[i], p=self.rng.random(), control=i in self.control)
+        return ev.DraftToken(id=i % 900, hex=piece.hex(), start=self.starts[i], p=self._p(), control=i in self.control)
 
     @staticmethod
     def _lined_up(drafts: list[ev.DraftToken], start: int) -> list[ev.DraftToken]:
@@ -136,9 +136,9 @@ class Maker:
     def _check(self, index: int, i: int, every: bool) -> ev.Check:
         start = self.starts[i]
         oov = [name for name, cuts in self.readings.items() if start not in {a for a, _ in cuts} | {len(self.text)}]
-        p: list[float | None] = [self.rng.random(), *(None if name in oov else self.rng.random() for name in self.models[1:])]
+        p: list[float | None] = [self._p(), *(None if name in oov else self._p() for name in self.models[1:])]
         known = [x for x in p if x is not None]
-        mean = sum(known) / len(known) if len(known) == len(p) else None
+        mean = _kept(sum(known) / len(known)) if len(known) == len(p) else None
         verdict: Verdict = "majority" if mean is not None and mean > 0.5 else "ensemble"
         if every:
             verdict = "gated" if self.method == "gac" and self.rng.random() < 0.5 else "ensemble"
@@ -158,26 +158,34 @@ class Maker:
             if b <= start or a >= end:
                 continue
             held = self.text[a : min(b, end)].hex()
-            p = self.rng.random()
+            p = self._p()
             tokens.append(ev.ReadToken(id=a % 1000, hex=held, start=a, p=p, argmax_hex=held if p > 0.4 else b" the".hex()))
         return ev.Reading(model=name, tokens=tokens)
 
     def _fusion(self, window: int, index: int, i: int, draft: ev.DraftToken, replaced: bool) -> ev.Ensemble:
         piece = self.pieces[i]
         chosen, eos = ("", True) if piece == "eos" else (piece.hex(), False)
-        others = {(draft.hex, draft.eos)} | {(f" word{k}".encode().hex(), False) for k in range(11)} - {(chosen, eos)}
+        words = {(self._word().hex(), False) for _ in range(self.rng.randint(9, 19))}
+        others = {(draft.hex, draft.eos)} | words - {(chosen, eos)}
         smooth = self.rng.random() < 0.5
         top = 0.42 if smooth else 0.61
         rows = [(chosen, eos, top)] + [(h, e, 0.3 * 0.6**k) for k, (h, e) in enumerate(sorted(others - {(chosen, eos)}))]
         candidates = []
         for k, (text, end, mean) in enumerate(rows):
-            p = [min(1.0, max(0.0, mean + self.rng.uniform(-0.05, 0.05))) for _ in self.models]
-            sharpened = mean + 0.2 if smooth and k == 0 else mean
+            p = [_kept(max(0.0, mean * self.rng.uniform(0.5, 1.5))) for _ in self.models]
+            mean = _kept(sum(p) / len(p))
+            sharpened = _kept(mean + 0.2) if smooth and k == 0 else mean
             candidates.append(ev.CandidateRecord(hex=text, p=p, mean=mean, sharpened=sharpened, eos=end))
         return ev.Ensemble(
             window=window, index=index, candidates=candidates, smooth=smooth, sharpen="heur", chosen_hex=chosen, chosen_eos=eos,
             draft_hex=draft.hex, draft_eos=draft.eos, replaced=replaced, ms=1.75,
         )  # fmt: skip
+
+    def _p(self) -> float:
+        return _kept(self.rng.random())
+
+    def _word(self) -> bytes:
+        return f" {''.join(self.rng.choices('abcdefghijklmnopqrstuvwxyz', k=self.rng.randint(2, 7)))}".encode()
 
     def _commit(self, i: int, source: Source) -> ev.CommitToken:
         piece = self.pieces[i]
@@ -192,6 +200,11 @@ class Maker:
         )
 
 
+def _kept(p: float) -> float:
+    """As many digits as the engine keeps."""
+    return float(f"{min(p, 1.0):.6g}")
+
+
 WORDS: list[Piece] = [
     *(b" the", b" gall", b"bladder", b" is", b" Inc", b"orrect", b",", b" because"),
     *(b" of", b" Sofia", b"\n", b" a", b" liver", b".", b" 42"),
@@ -199,10 +212,14 @@ WORDS: list[Piece] = [
 
 
 def long_run(tokens: int, method: Method = "safe", models: int = 2, seed: int = 0) -> list[ev.Event]:
-    """A run of so many tokens and models."""
+    """A run of so many tokens and models. Its text says nothing, in as many different words as a real one."""
     rng = random.Random(seed)
     names = ["SmolLM2-360M-Instruct", "gemma-3-270m-it", "Qwen3-0.6B", "Llama-3.2-1B"][:models]
-    pieces = [rng.choice(WORDS) for _ in range(tokens - 1)]
+    letters = "etaoinshrdlu"
+    pieces = [
+        rng.choice(WORDS) if rng.random() < 0.7 else f" {''.join(rng.choices(letters, k=rng.randint(2, 6)))}".encode()
+        for _ in range(tokens - 1)
+    ]
     return Maker([*pieces, "eos"], method=method, models=names, seed=seed).events()
 
 

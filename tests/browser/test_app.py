@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +13,11 @@ import pytest
 
 from safe_core import trace
 from safe_core.events import Commit
+from tests.browser.driving import ROOT, Served, drawn, status, tokens
 from tests.browser.made_traces import Maker, long_run
 
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 OPENS_WITHIN = 5.0
 HOSTILE = (
     "<img src=x onerror=window.ran=1><script>window.ran=1</script> ${window.ran=1} {{x}} `\\` <|im_end|> 👩‍👩‍👧 שלום\r\n\tend"
@@ -32,53 +27,19 @@ HOSTILE = (
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """A running page of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "app.py", "--port", str(port)]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    url = f"http://127.0.0.1:{port}/"
+    served = Served(["app.py", "--port", "PORT"])
     try:
-        _wait_for(url, server)
-        yield url
+        yield served.start().url
     finally:
-        server.terminate()
-        server.wait(20)
-
-
-def _wait_for(url: str, server: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            urllib.request.urlopen(url, timeout=2).close()
-            return
-        except (urllib.error.URLError, OSError):
-            assert server.poll() is None, "the server ended"
-            time.sleep(0.1)
-    raise AssertionError("the server did not answer")
+        served.kill()
 
 
 @pytest.fixture
 def opened(page: Any, address: str) -> Any:
     """The page with its first pair on it."""
     page.goto(address)
-    _drawn(page, 2)
+    drawn(page, 2)
     return page
-
-
-def _drawn(page: Any, panes: int) -> None:
-    """Finished runs are in the lens."""
-    page.wait_for_function(
-        "n => { const all = [...document.querySelectorAll('#lens .pane-status')];"
-        " return all.length === n && all.every(e => e.textContent !== '' && e.textContent !== 'running'); }",
-        arg=panes,
-        timeout=30_000,
-    )
-
-
-def _status(page: Any, kind: str, timeout: float = 30_000) -> str:
-    page.wait_for_selector(f".sl-status-line[data-kind='{kind}']", timeout=timeout)
-    return str(page.inner_text(".sl-status-line span"))
 
 
 def _place(page: Any) -> str:
@@ -144,8 +105,8 @@ def test_an_example_fills_the_prompt(opened: Any) -> None:
 
 def test_a_link_to_what_is_not_there_says_so(page: Any, address: str) -> None:
     page.goto(f"{address}#trace=%3Cb%3Enope%3C%2Fb%3E&token=3")
-    assert "<b>nope</b>" in _status(page, "error")
-    _drawn(page, 2)
+    assert "<b>nope</b>" in status(page, "error")
+    drawn(page, 2)
 
 
 def test_a_broken_upload_is_a_sentence_and_keeps_the_page(opened: Any, tmp_path: Path) -> None:
@@ -153,7 +114,7 @@ def test_a_broken_upload_is_a_sentence_and_keeps_the_page(opened: Any, tmp_path:
     broken = tmp_path / "<b>cut<b>.jsonl"
     broken.write_bytes(trace.dumps(long_run(9))[:-30])
     _upload(opened, broken)
-    assert "Line" in _status(opened, "error")
+    assert "Line" in status(opened, "error")
     assert opened.locator("#lens .strip .tok").count() == before
 
 
@@ -163,7 +124,7 @@ def test_an_uploaded_trace_is_shown_literally_and_given_back(opened: Any, tmp_pa
     (tmp_path / "hostile.jsonl").write_bytes(data)
     _upload(opened, tmp_path / "hostile.jsonl")
     opened.wait_for_selector("#lens .panes.single")
-    _drawn(opened, 1)
+    drawn(opened, 1)
     assert opened.evaluate("document.querySelector('#lens .prompt').textContent") == HOSTILE
     for tab in ("Charts", "Tables", "Traces"):
         opened.get_by_role("tab", name=tab).click()
@@ -214,32 +175,16 @@ def test_tables_hold_the_runs(opened: Any) -> None:
     assert Path(download.value.path()).read_text("utf-8").startswith("token,window,text")
 
 
-@pytest.mark.parametrize("width", [390, 820, 1400])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_is_wider_than_the_page(page: Any, address: str, width: int, theme: str, tmp_path: Path) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{address}?__theme={theme}")
-    _drawn(page, 2)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.get_attribute("#lens .safe-lens", "data-theme") == theme
-    keep = os.environ.get("SCREENSHOTS")
-    page.screenshot(path=str((Path(keep) if keep else tmp_path) / f"page-{theme}-{width}.png"), full_page=True)
-
-
 def test_bad_fields_are_a_sentence_where_the_person_looks(opened: Any) -> None:
     opened.fill("#prompt textarea", "   ")
     opened.click("#run")
-    assert "prompt is empty" in _status(opened, "error")
+    assert "prompt is empty" in status(opened, "error")
     assert opened.locator("#lens .pane").count() == 2
 
 
 # -- live runs ----------------------------------------------------------------------------------------------------------------
 
 LOADING = 240_000
-
-
-def _tokens(page: Any) -> int:
-    return int(page.locator("#lens .strip .tok").count())
 
 
 def _begin(page: Any, prompt: str, button: str = "#run") -> None:
@@ -255,20 +200,20 @@ def _begin(page: Any, prompt: str, button: str = "#run") -> None:
 @pytest.mark.real
 def test_a_live_run_steps_stops_and_is_given_back_as_it_ran(opened: Any) -> None:
     _begin(opened, "Name two rivers of Asia.", "#step")
-    assert _status(opened, "paused", LOADING).startswith("Paused after a window")
+    assert status(opened, "paused", LOADING).startswith("Paused after a window")
     assert opened.inner_text("#pause") == "Resume"
     opened.wait_for_timeout(700)
-    count = _tokens(opened)
+    count = tokens(opened)
     opened.wait_for_timeout(1500)
-    assert _tokens(opened) == count > 0
+    assert tokens(opened) == count > 0
     opened.click("#to-fusion")
     opened.wait_for_function("n => document.querySelectorAll('#lens .strip .tok').length > n", arg=count, timeout=60_000)
-    _status(opened, "paused", 60_000)
+    status(opened, "paused", 60_000)
     opened.click("#pause")
-    _status(opened, "busy", 30_000)
+    status(opened, "busy", 30_000)
     opened.click("#stop")
-    assert _status(opened, "done", 30_000).startswith(("Stopped", "Done"))
-    _drawn(opened, 2)
+    assert status(opened, "done", 30_000).startswith(("Stopped", "Done"))
+    drawn(opened, 2)
     opened.wait_for_selector("#download-right:not([disabled])")
     opened.wait_for_timeout(1500)
     with opened.expect_download() as download:
@@ -286,22 +231,9 @@ def test_a_hostile_prompt_runs_and_stands_there_literally(opened: Any) -> None:
     opened.click("#advanced button")
     opened.fill("#max-tokens input", "6")
     _begin(opened, prompt)
-    _status(opened, "done", LOADING)
-    _drawn(opened, 2)
+    status(opened, "done", LOADING)
+    drawn(opened, 2)
     assert opened.evaluate("window.ran") is None
-
-
-@pytest.mark.real
-def test_reload_in_the_middle_of_a_run_frees_the_models(opened: Any) -> None:
-    _begin(opened, "Tell me a long story about a lighthouse.")
-    opened.reload()
-    _drawn(opened, 2)
-    cut_off = ("AbortError", "Unexpected error Connection errored out")  # what the reload itself interrupts
-    opened.problems[:] = [problem for problem in opened.problems if not problem.startswith(cut_off)]
-    opened.click("#advanced button")
-    opened.fill("#max-tokens input", "4")
-    _begin(opened, "And now a short one.")
-    assert _status(opened, "done", 90_000).startswith("Done")
 
 
 @pytest.mark.real
@@ -314,8 +246,8 @@ def test_a_fork_goes_on_in_the_other_pane(opened: Any) -> None:
         "() => document.querySelector('#lens .pane[data-run=right] .pane-title')?.textContent.includes('forked')", timeout=LOADING
     )
     opened.click("#stop", timeout=60_000)
-    _status(opened, "done", 60_000)
-    _drawn(opened, 2)
+    status(opened, "done", 60_000)
+    drawn(opened, 2)
     assert opened.locator("#lens .pane[data-run=left] .strip").inner_text() == parent
 
 

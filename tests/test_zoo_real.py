@@ -14,6 +14,8 @@ import pytest
 import torch
 
 from safe_core import zoo
+from safe_core.zoo.cache import damage
+from safe_core.zoo.catalogue import BUILTINS
 
 pytestmark = pytest.mark.real
 
@@ -119,7 +121,7 @@ def test_weights_are_shared_between_loads(loaded: zoo.Loaded) -> None:
     again = zoo.load(loaded.name, dtype="float32")
     assert again.network is loaded.network
     assert again.tokenizer is zoo.load_tokenizer(loaded.name)
-    assert again.licence == zoo._BUILTINS[loaded.name].licence
+    assert again.licence == BUILTINS[loaded.name].licence
 
 
 def test_a_second_process_loads_in_seconds(loaded: zoo.Loaded) -> None:
@@ -136,4 +138,4 @@ def test_a_second_process_loads_in_seconds(loaded: zoo.Loaded) -> None:
 def test_what_is_in_the_cache_is_what_was_written(loaded: zoo.Loaded) -> None:
     assert zoo.is_cached(loaded.name)
     folder = Path(zoo.resolve(loaded.name).path)
-    assert zoo._damage(folder, every_byte=True) is None
+    assert damage(folder, every_byte=True) is None

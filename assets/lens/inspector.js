@@ -219,9 +219,11 @@ export class Inspector {
   /** @param {Run} run @param {Win} window @param {number} index @param {CandidateRecord[]} candidates */
   #forks(run, window, index, candidates) {
     const column = el("div", "forks");
-    column.style.paddingTop = `${20 * this.scale}px`;
+    const title = el("span", "", "fork");
+    title.style.height = `${20 * this.scale}px`;
+    column.append(title);
     for (const candidate of candidates) {
-      const fork = button("fork", "continue from here", "Start another run that takes this candidate here and goes on", () => {
+      const fork = button("fork", "↳", "Continue from here: start another run that takes this candidate here and goes on", () => {
         this.hooks.onFork({ run: run.key, window: window.number, index, hex: candidate.hex, eos: candidate.eos ?? false });
       });
       fork.style.height = `${CANDIDATE * this.scale}px`;

@@ -20,9 +20,6 @@ import pytest
 from safe_core.benchmarks import published, report
 from safe_core.benchmarks.report.numbers import wilson
 from safe_core.types import InputError, Settings
-from tests.browser.conftest import browser, page
-
-__all__ = ["browser", "page"]  # fixtures
 
 HOSTILE = "</script><img src=x onerror=window.ran=1> ${7*7} %{x} {{x}} <b>bold</b> \u202e\u200b &lt;"
 PAIR = ["smollm2-135m-instruct", "gemma-3-270m"]

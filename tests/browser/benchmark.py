@@ -26,7 +26,7 @@ from typing import Any, Final
 from playwright.sync_api import sync_playwright
 
 from app.export import export_html
-from tests.browser.conftest import _executable
+from tests.conftest import _executable
 from tests.browser.made_traces import long_run
 
 TOKENS: Final = 2_000

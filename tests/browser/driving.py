@@ -57,7 +57,8 @@ def drawn(page: Any, panes: int = 2) -> None:
     """Wait until finished runs are in the lens."""
     page.wait_for_function(
         "n => { const all = [...document.querySelectorAll('#lens .pane-status')];"
-        " return all.length === n && all.every(e => e.textContent !== '' && e.textContent !== 'running'); }",
+        " return all.length === n && all.every(e => e.textContent !== '' && e.textContent !== 'running')"
+        "  && document.querySelector('#lens .strip[data-busy]') === null; }",
         arg=panes,
         timeout=30_000,
     )

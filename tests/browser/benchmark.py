@@ -26,8 +26,8 @@ from typing import Any, Final
 from playwright.sync_api import sync_playwright
 
 from app.export import export_html
-from tests.conftest import _executable
 from tests.browser.made_traces import long_run
+from tests.conftest import _executable
 
 TOKENS: Final = 2_000
 MODELS: Final = 4

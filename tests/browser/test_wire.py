@@ -111,6 +111,7 @@ def test_what_was_left_out_is_fetched_when_it_is_asked_for(page: Any, address: s
     page.wait_for_function("() => document.querySelectorAll('#lens .pane-status:not(:empty)').length === 2")
     page.fill("#prompt textarea", "Tell me something long.")
     page.click("#run")
+    page.wait_for_function("() => document.querySelector('#lens .pane[data-run=left] .pane-status').textContent === 'running'")
     page.wait_for_function("() => document.querySelectorAll('#lens .pane[data-run=left] .strip .tok').length > 60")
     page.click("#stop")
     page.wait_for_selector(".sl-status-line[data-kind='done']", timeout=60_000)

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # several processes with several threads each would only wait for one another
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ALLOWED = ("file:", "data:", "blob:", "about:", "http://127.0.0.1", "http://localhost", "ws://127.0.0.1", "ws://localhost")
 
 

@@ -127,7 +127,7 @@ class Answers:
         if place.trace and (pair is None or pair.name != desk.name):
             if pair is not None:
                 return self._opened_at(desk, pair, place)
-            return [gr.skip(), _line(Status("error", place.missing(None))), gr.skip(), gr.skip()]
+            return _refused(place.missing(None))
         missing = place.missing({s.key: s.events for s in desk.shown}) if desk.going is None else ""
         return [gr.skip(), _line(Status("error", missing)) if missing else gr.skip(), gr.skip(), gr.skip()]
 
@@ -271,7 +271,7 @@ class Answers:
             try:
                 order = order_of(form)
             except SafeError as problem:
-                yield [gr.skip(), _line(Status("error", str(problem))), gr.skip(), gr.skip()]
+                yield _refused(str(problem))
                 return
             desk.end()
             desk.form = form
@@ -288,7 +288,7 @@ class Answers:
             fork = Fork.of(wish._data)
             parent = desk.run(str(wish._data.get("run")))
         except SafeError as problem:
-            yield [gr.skip(), _line(Status("error", str(problem))), gr.skip(), gr.skip()]
+            yield _refused(str(problem))
             return
         desk.end()
         kept = Shown(parent.key, parent.title, list(parent.events), parent.order)
@@ -427,6 +427,11 @@ def _line(status: Status) -> dict[str, Any]:
 def _going(paused: bool) -> list[Any]:
     """Pause and Stop while a job goes on."""
     return [gr.update(value="Resume" if paused else "Pause", interactive=True), gr.update(interactive=True)]
+
+
+def _refused(why: str) -> list[Any]:
+    """A sentence, and everything else as it is."""
+    return [gr.skip(), _line(Status("error", why)), gr.skip(), gr.skip()]
 
 
 def _idle() -> list[Any]:

@@ -131,8 +131,8 @@ def ended(events: Sequence[Event]) -> list[Event]:
     fold = trace.Statistics()
     for event in events:
         fold.add(event)
-    data = b"".join(bytes.fromhex(t.hex) for e in events if isinstance(e, ev.Commit) for t in e.tokens)
-    return [*events, fold.close("cancelled", data.decode(errors="replace"), 0.0, None, {})]
+    text = trace.Trace(tuple(events)).data.decode(errors="replace")
+    return [*events, fold.close("cancelled", text, 0.0, None, {})]
 
 
 def _read(path: Path) -> list[Event]:

@@ -33,9 +33,6 @@ MODULES: Final = (
 PUBLIC: Final = ("mount", "attach", "parseHash", "formatHash")
 """What the bundle offers as ``window.SafeLens``."""
 
-READ_HASH_JS: Final = "() => new URLSearchParams(location.hash.slice(1)).get('trace') || ''"
-"""For ``demo.load(js=...)``: the name of the trace the address asks for, or nothing."""
-
 Item = dict[str, Any]
 
 _IMPORT: Final = re.compile(r'^import \{[^}]*\} from "\./[\w-]+\.js";$', re.MULTILINE)

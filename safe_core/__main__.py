@@ -149,11 +149,13 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def _window(text: str) -> int | Literal["auto"]:
+def window(text: str) -> int | Literal["auto"]:
+    """The tokens of a window, as typed."""
     return "auto" if text == "auto" else int(text)
 
 
-def _weights(text: str) -> tuple[float, ...]:
+def weights(text: str) -> tuple[float, ...]:
+    """Weights with commas between them, as typed."""
     return tuple(float(part) for part in text.split(","))
 
 
@@ -190,12 +192,12 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     add("--verifier", metavar="NAME", action="append", help=f"may be given several times (default: {VERIFIER})")
     add("--system", metavar="TEXT", help="system prompt of every model")
     add("--prompt-for", metavar="NAME=TEXT", action="append", help="another prompt for one model")
-    add("--n", type=_window, default=5, help="drafted tokens per window, or 'auto'")
+    add("--n", type=window, default=5, help="drafted tokens per window, or 'auto'")
     add("--ensemble", choices=["unite", "gac"], default="unite")
     add("--sharpen", choices=["heur", "geom", "none"], help="default: heur under SAFE, none in the baselines")
     add("--lam", type=float, default=0.1, help="threshold of heur")
     add("--top-k", type=int, default=10)
-    add("--weights", type=_weights, metavar="W,W,...", help="one per model, drafter first")
+    add("--weights", type=weights, metavar="W,W,...", help="one per model, drafter first")
     add("--max-new-tokens", type=int, default=256)
     add("--temperature", type=float, default=0.0, help="0 is greedy")
     add("--seed", type=int, default=0)

@@ -414,10 +414,10 @@ def test_workers_share_processors_and_cards(
 
 
 def test_wilson_intervals_are_the_published_ones() -> None:
-    assert accuracy.wilson(0, 0) == [0.0, 1.0]
-    assert accuracy.wilson(5, 10) == [0.2366, 0.7634]
-    assert accuracy.wilson(0, 10)[0] == 0.0
-    assert accuracy.wilson(10, 10)[1] == 1.0
+    assert accuracy._interval(0, 0) == [0.0, 1.0]
+    assert accuracy._interval(5, 10) == [0.2366, 0.7634]
+    assert accuracy._interval(0, 10)[0] == 0.0
+    assert accuracy._interval(10, 10)[1] == 1.0
 
 
 def test_only_local_files_are_read_with_a_data_path(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from safe_core.__main__ import weights, window
 from safe_core.benchmarks import answers, data
 from safe_core.benchmarks.answerer import Answerer, Row, Setup
 from safe_core.benchmarks.record import Record, total
+from safe_core.benchmarks.report.numbers import wilson
 from safe_core.types import InputError, Method, Settings
 
 TASKS: Final = ("gsm8k", "math500", "arc", "bbh", "mmlu-redux", "arc-nocot", "mmlu-redux-nocot")
@@ -37,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("method", choices=["safe", "always"], default="safe", help="selective, or at every token")
     add("ensemble_type", choices=["unite", "gac"], default="unite")
     add("sharpen_type", choices=["heur", "geom", "none"], help="default: heur under SAFE, none in the baselines")
-    add("gamma", type=lambda text: "auto" if text == "auto" else int(text), default=5, help="tokens of a window, or 'auto'")
+    add("gamma", type=window, default=5, help="tokens of a window, or 'auto'")
     add("threshold", type=float, default=0.1, help="lambda of heur")
     add("top_k", type=int, default=10)
-    add("weights", type=lambda text: tuple(float(w) for w in text.split(",")), metavar="W,W,...", help="drafter first")
+    add("weights", type=weights, metavar="W,W,...", help="drafter first")
     add("max_new_tokens", type=int, default=2048)
     add("temperature", type=float, default=0.0)
     add("seed", type=int, default=0)
@@ -187,22 +189,16 @@ def _summary(options: argparse.Namespace, setup: Setup, rows: Sequence[Row], ask
 def _score(rows: Sequence[Row]) -> dict[str, Any]:
     """``{questions, correct, accuracy, interval}``; the interval is Wilson's, at 95 %. A failed question counts as wrong."""
     correct = sum(row["correct"] for row in rows)
-    return {"questions": len(rows), "correct": correct, "accuracy": _accuracy(rows), "interval": wilson(correct, len(rows))}
+    return {"questions": len(rows), "correct": correct, "accuracy": _accuracy(rows), "interval": _interval(correct, len(rows))}
+
+
+def _interval(correct: int, questions: int) -> list[float]:
+    return [round(end, 4) for end in wilson(correct, questions)] if questions else [0.0, 1.0]
 
 
 def _accuracy(rows: Iterable[Row]) -> float:
     marks = [row["correct"] for row in rows]
     return sum(marks) / len(marks) if marks else 0.0
-
-
-def wilson(correct: int, questions: int) -> list[float]:
-    """The 95 % interval of a share."""
-    if questions == 0:
-        return [0.0, 1.0]
-    from scipy.stats import binomtest
-
-    interval = binomtest(correct, questions).proportion_ci(confidence_level=0.95, method="wilson")
-    return [round(float(interval.low), 4), round(float(interval.high), 4)]
 
 
 def versions() -> dict[str, str]:

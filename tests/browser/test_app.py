@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from safe_core import trace
 from safe_core.events import Commit
-from tests.browser.driving import ROOT, Served, drawn, status, tokens
+from tests.browser.driving import ROOT, drawn, status, tokens
 from tests.browser.made_traces import Maker, long_run
 
 pytestmark = pytest.mark.browser
@@ -22,16 +21,6 @@ OPENS_WITHIN = 5.0
 HOSTILE = (
     "<img src=x onerror=window.ran=1><script>window.ran=1</script> ${window.ran=1} {{x}} `\\` <|im_end|> 👩‍👩‍👧 שלום\r\n\tend"
 )
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A running page of its own."""
-    served = Served(["app.py", "--port", "PORT"])
-    try:
-        yield served.start().url
-    finally:
-        served.kill()
 
 
 @pytest.fixture

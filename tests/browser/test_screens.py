@@ -6,14 +6,13 @@ Screenshots go to the folder named by SAFE_LENS_SCREENSHOTS, else to pytest's ow
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from safe_core import trace
-from tests.browser.driving import Served, drawn
+from tests.browser.driving import drawn
 from tests.browser.made_traces import long_run
 
 pytestmark = pytest.mark.browser
@@ -49,16 +48,6 @@ CONTRAST = """(selectors) => {
 """Texts whose contrast with what is behind them is below 4.5 to 1."""
 
 READ = ".sl-head p, .sl-note, .sl-status-line span, .sl-tour-start, .stat span, .pane-models, .kind-name, .count, .place"
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A page with the recorded pairs."""
-    served = Served(["app.py", "--port", "PORT"])
-    try:
-        yield served.start().url
-    finally:
-        served.kill()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +9,12 @@ import pytest
 
 from app import gallery, tour
 from safe_core import trace
-from tests.browser.driving import Served, drawn
+from tests.browser.driving import drawn
 from tests.browser.made_traces import long_run
 
 pytestmark = pytest.mark.browser
 
 STOPS = len(tour.STOPS)
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A page with the recorded pairs."""
-    served = Served(["app.py", "--port", "PORT"])
-    try:
-        yield served.start().url
-    finally:
-        served.kill()
 
 
 def at_stop(page: Any, number: int) -> None:

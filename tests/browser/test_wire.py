@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.lens import BEST
+from tests.browser.driving import Served
 
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 TOKENS = 2_000
 PACE = 0.012
 """Seconds a window takes: two runs of 2,000 tokens are then about half a minute, with some 300 updates of the page."""
@@ -28,26 +21,11 @@ PACE = 0.012
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """The page of ``app.py``, with made runs for live ones."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "tests.browser.made_server", str(PACE), str(TOKENS), "--port", str(port)]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}/"
+    served = Served(["-m", "tests.browser.made_server", str(PACE), str(TOKENS), "--port", "PORT"])
     try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(url, timeout=2).close()
-                break
-            except (urllib.error.URLError, OSError):
-                assert server.poll() is None, "the server ended"
-                assert time.monotonic() < deadline, "the server did not answer"
-                time.sleep(0.1)
-        yield url
+        yield served.start().url
     finally:
-        server.terminate()
-        server.wait(20)
+        served.kill()
 
 
 class Wire:

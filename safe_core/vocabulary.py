@@ -19,7 +19,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from safe_core.types import ModelError, Token
+from safe_core.types import EOS, ModelError, Symbol, Token
 
 CONTROL_SPELLING = re.compile(r"<[|｜].*[|｜]>")
 LOOK_AHEAD = 16
@@ -115,6 +115,10 @@ class Vocabulary:
         if id in self.eos_ids:
             return Token(id, b"", start, eos=True)
         return Token(id, self._bytes[id], start, control=id in self.control_ids)
+
+    def symbol(self, id: int) -> Symbol:
+        """What token ``id`` stands for when models are compared: its bytes, or end of sequence."""
+        return EOS if id in self.eos_ids else (self._bytes[id], False)
 
     @property
     def eos_id(self) -> int | None:

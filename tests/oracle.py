@@ -33,7 +33,7 @@ def row_after(session: Any, ids: Sequence[int]) -> Floats:
     if hasattr(session, "raw_rows"):
         raw = session.raw_rows(list(ids), len(ids))
     else:
-        raw = session.rows(ids, len(ids)).logits.numpy(force=True)
+        raw = session.rows(ids, len(ids)).logits.float().numpy(force=True)
     vocabulary = session.vocabulary
     row: Floats = np.array(raw, dtype=np.float64)[0][: vocabulary.size].copy()
     if vocabulary.eos_ids:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from safe_core import engine
 from safe_core.ensemble import gac, make_ensemble
-from safe_core.ensemble.base import Fusion, leaders, normalised_weights, top_symbols
+from safe_core.ensemble.base import Fusion, normalised_weights, top_symbols
 from safe_core.ensemble.gac import GaC, Union
 from safe_core.ensemble.sharpen import geom, heur
 from safe_core.ensemble.unite import UniTE, scoring_id
-from safe_core.model import Rows
+from safe_core.model import Rows, block_maxima, leaders
 from safe_core.types import EOS, InputError, Settings, Symbol
 from safe_core.vocabulary import Vocabulary
 from tests.toys import ToyVocabulary, toy_sessions, toy_vocabulary
@@ -219,7 +219,7 @@ def test_gac_leads_the_whole_union(seed: int, count: int, scale: float, top_k: i
 def test_leaders_are_the_largest_with_all_that_tie(seed: int, size: int, count: int, levels: int) -> None:
     values = torch.randn(size, generator=torch.Generator().manual_seed(seed))
     values = (values * levels).round() if levels else values
-    found, bound = leaders(values, min(count, size))
+    found, bound = leaders(values, block_maxima(values), min(count, size))
     assert len(found) >= min(count, size)
     assert sorted(found.tolist()) == (values >= bound).nonzero().flatten().tolist()
     assert bound <= float(values.sort(descending=True).values[min(count, size) - 1])

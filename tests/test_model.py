@@ -19,7 +19,7 @@ from transformers.cache_utils import DynamicLayer
 
 from safe_core import engine
 from safe_core import events as ev
-from safe_core.model import CONTINUES, GrowingLayer, Model, Rows, Session
+from safe_core.model import BLOCK, CONTINUES, GrowingLayer, Model, Rows, Session, summed
 from safe_core.types import InputError, ModelError, Settings
 from safe_core.vocabulary import Vocabulary
 from tests.toys import TEXTS_A, TEXTS_B, tiny_llama, toy_vocabulary
@@ -450,6 +450,28 @@ def test_raw_rows_are_left_as_they_were() -> None:
     before = logits.clone()
     Rows.of(logits, vocabulary).at_temperature(0.5)
     assert torch.equal(logits, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5, 50 * BLOCK])
+def test_sums_and_firsts_of_rows_of_any_size_and_precision(size: int, dtype: torch.dtype) -> None:
+    """Whole values make many ties, in one block and over several: the first of them is the choice."""
+    logits = (3.0 * torch.randn(5, size, generator=torch.Generator().manual_seed(size))).round().to(dtype)
+    _, sums, firsts = summed(logits)
+    exact = logits.double()
+    assert firsts == [row.index(max(row)) for row in exact.tolist()]
+    torch.testing.assert_close(torch.tensor(sums, dtype=torch.float64), exact.logsumexp(dim=-1), rtol=0.0, atol=1e-6)
+
+
+def test_rows_keep_the_models_own_precision() -> None:
+    vocabulary = toy_vocabulary(0)
+    logits = torch.randn(2, vocabulary.size).bfloat16()
+    rows = Rows.of(logits, vocabulary)
+    assert rows.logits.dtype == torch.bfloat16
+    assert rows.probabilities(0).dtype == torch.float32
+    reference = torch.softmax(logits.double(), dim=-1)
+    torch.testing.assert_close(rows.probabilities(1).double(), reference[1], rtol=1e-5, atol=1e-9)
+    assert rows.p(1, 5) == pytest.approx(float(reference[1, 5]), rel=1e-6)
 
 
 def test_sampling_follows_the_distribution() -> None:

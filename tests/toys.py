@@ -91,6 +91,10 @@ class ToyVocabulary:
             return Token(id, b"", start, eos=True)
         return Token(id, self.entries[id], start, control=id in self.control_ids)
 
+    def symbol(self, id: int) -> Symbol:
+        """What an id stands for across models: its bytes, or end of sequence."""
+        return (b"", True) if id in self.eos_ids else (self.entries[id], False)
+
     def id_of(self, data: bytes) -> int | None:
         """The lowest ordinary id holding exactly these bytes."""
         return self._ids.get(data)

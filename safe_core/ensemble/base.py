@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
-from torch import Tensor
-
 from safe_core.model import Rows
 from safe_core.types import Candidate, InputError, Settings, Symbol
 from safe_core.vocabulary import Vocabulary
 
 SMOOTH = 0.5
 """A fused distribution whose maximum is below this is smooth, and only then sharpened."""
-BLOCK = 256
-"""Values whose maximum is taken at once in the search for the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +55,12 @@ def first_symbols(rows: Rows, k: int, vocabulary: Vocabulary, count: int) -> tup
     size = rows.logits.shape[-1]
     want = min(count + 8, size)  # room for control tokens and second spellings of one string
     while True:
-        ids, bound = leaders(rows.logits[k], want)
+        ids, bound = rows.leaders(k, want)
         found: dict[Symbol, None] = {}
         pairs = zip(rows.logits[k][ids].tolist(), ids.tolist(), strict=True)
         for value, i in sorted(pairs, key=lambda pair: (-pair[0], pair[1])):
             if value > -math.inf and i not in vocabulary.control_ids:
-                token = vocabulary.token(i, 0)
-                found.setdefault((token.bytes, token.eos))
+                found.setdefault(vocabulary.symbol(i))
         if want == size or len(found) >= count:
             return list(found), -math.inf if want == size else bound
         want = min(want * 8, size)
-
-
-def leaders(values: Tensor, count: int) -> tuple[Tensor, float]:
-    """Indices of at least the ``count`` largest of ``values [N]``, with all that tie, and a bound: all others are below it.
-
-    The bound is the ``count``-th largest of the maxima of blocks, and only blocks that reach it are looked into: one pass
-    over memory, many times faster than a selection.
-    """
-    size = values.shape[0]
-    whole = size - size % BLOCK
-    if whole // BLOCK < 4 * count:
-        bound = torch.topk(values, min(count, size)).values[-1]
-        return (values >= bound).nonzero().flatten(), float(bound)
-    blocks = values[:whole].view(-1, BLOCK)
-    highest = blocks.amax(dim=1)
-    bound = torch.topk(highest, count).values[-1]
-    holding = (highest >= bound).nonzero().flatten()
-    block, place = (blocks[holding] >= bound).nonzero().T
-    rest = (values[whole:] >= bound).nonzero().flatten() + whole
-    return torch.cat([holding[block] * BLOCK + place, rest]), float(bound)

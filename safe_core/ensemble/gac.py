@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -12,9 +13,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from safe_core.ensemble.base import SMOOTH, Fusion, first_symbols, leaders, normalised_weights
+from safe_core.ensemble.base import SMOOTH, Fusion, first_symbols, normalised_weights
 from safe_core.ensemble.sharpen import BLANK
-from safe_core.model import Rows
+from safe_core.model import Rows, block_maxima, leaders
 from safe_core.types import EOS, Candidate, Settings, Symbol
 from safe_core.vocabulary import Vocabulary
 
@@ -131,6 +132,7 @@ class GaC:
         self._vocabularies = tuple(vocabularies)
         self._settings = settings
         self._weights = normalised_weights(settings, len(vocabularies))
+        self._ids: list[dict[Symbol, list[int]]] = [{} for _ in vocabularies]
         self._asked = [m for m, w in enumerate(self._weights) if w > 0.0]
 
     @cached_property
@@ -152,16 +154,12 @@ class GaC:
         threshold algorithm), and only what it meets is computed, in double precision.
         """
         rows = [r.on_cpu(at) for r, at in zip(rows, k, strict=True)]
-        p, tops = self._leading(rows)
-        means = {symbol: self._mean(x) for symbol, x in p.items()}
+        p, means, tops, rest = self._leading(rows)
         scores, smooth = means, max(means.values()) < SMOOTH
         if smooth and self._settings.sharpen == "heur":
             scores = means | self._strengthened(rows, means, tops[0])
         elif smooth and self._settings.sharpen == "geom":
-            products = self._geometric_means(rows)
-            total = float(products.sum(dtype=torch.float64))
-            p = self._probabilities(rows, self._highest(products)) | p
-            scores = {symbol: self._geometric(x) / total if total > 0.0 else 0.0 for symbol, x in p.items()}
+            p, scores = self._geometrically(rows, p, rest)
         rank = {symbol: i for i, symbol in enumerate(tops[0])}
         order = sorted(p, key=lambda s: (-scores[s], rank.get(s, len(rank)), s))
         level = next((i for i, s in enumerate(order) if scores[s] < scores[order[0]]), len(order))
@@ -169,27 +167,46 @@ class GaC:
         return Fusion(tuple(Candidate(*s, p[s], self._mean(p[s]), scores[s]) for s in order if s in kept), smooth)
 
     def _mean(self, p: Sequence[float]) -> float:
-        return min(1.0, math.fsum(w * x for w, x in zip(self._weights, p, strict=True)))
+        return min(1.0, math.fsum([w * x for w, x in zip(self._weights, p, strict=True)]))
 
     def _geometric(self, p: Sequence[float]) -> float:
-        if any(p[m] <= 0.0 for m in self._asked):
+        if min([p[m] for m in self._asked]) <= 0.0:
             return 0.0
-        return math.exp(math.fsum(self._weights[m] * math.log(p[m]) for m in self._asked))
+        return math.exp(math.fsum([self._weights[m] * math.log(p[m]) for m in self._asked]))
 
-    def _leading(self, rows: Sequence[Rows]) -> tuple[Probabilities, list[list[Symbol]]]:
-        """Probabilities of at least the ``top_k`` strings of highest mean, and every model's own ``top_k``, best first."""
+    def _leading(self, rows: Sequence[Rows]) -> tuple[Probabilities, Scores, list[list[Symbol]], list[float]]:
+        """Probabilities and mean of at least the ``top_k`` strings that lead, every model's own ``top_k``, best first, and the most
+        that every model can give to a string that is not among these."""
         count = self._settings.top_k
+        p: Probabilities = {}
+        means: Scores = {}
+
+        def meet(symbols: Iterable[Symbol]) -> None:
+            more = self._probabilities(rows, [symbol for symbol in symbols if symbol not in p])
+            p.update(more)
+            means.update({symbol: self._mean(x) for symbol, x in more.items()})
+
         for depth in (count, DEEPER * count):
             found = [first_symbols(r, 0, v, depth) for r, v in zip(rows, self._vocabularies, strict=True)]
-            met = dict.fromkeys(symbol for symbols, _ in found for symbol in symbols)
-            p = self._probabilities(rows, list(met))
-            # The most that the mean of a string can be that no model has met.
+            meet(dict.fromkeys(symbol for symbols, _ in found for symbol in symbols))
             rest = [self.union.spellings(m) * rows[m].p_at(0, bound) for m, (_, bound) in enumerate(found)]
-            if self._mean(rest) <= sorted(map(self._mean, p.values()), reverse=True)[:count][-1]:
+            if self._mean(rest) <= sorted(means.values(), reverse=True)[:count][-1]:
                 break
         else:  # every model is undecided
-            p = self._probabilities(rows, list(met | dict.fromkeys(self._averaged(rows))))
-        return p, [symbols[:count] for symbols, _ in found]
+            meet(self._averaged(rows))
+        return p, means, [symbols[:count] for symbols, _ in found], rest
+
+    def _geometrically(self, rows: Sequence[Rows], p: Probabilities, rest: Sequence[float]) -> tuple[Probabilities, Scores]:
+        """Scores by the geometric mean, renormalised over the union; with them, strings that lead now and were not in ``p``."""
+        products = self._geometric_means(rows)
+        total = float(products.sum(dtype=torch.float64))
+        if total <= 0.0:
+            return p, dict.fromkeys(p, 0.0)
+        scores = {symbol: self._geometric(x) / total for symbol, x in p.items()}
+        if self._geometric(rest) / total > sorted(scores.values(), reverse=True)[: self._settings.top_k][-1]:
+            more = self._probabilities(rows, [symbol for symbol in self._highest(products) if symbol not in p])
+            return p | more, scores | {symbol: self._geometric(x) / total for symbol, x in more.items()}
+        return p, scores
 
     def _averaged(self, rows: Sequence[Rows]) -> list[Symbol]:
         """What leads the mean over the whole union ``[U]``, float32."""
@@ -200,25 +217,34 @@ class GaC:
 
     def _highest(self, products: Tensor) -> list[Symbol]:
         """The strings of highest geometric mean."""
-        m = self._asked[0]
-        return [self.union.symbol(int(self.union.maps[m][self._shared[0].one[at]])) for at in self._best(products)]
+        ids = self._shared[0].one[self._best(products)]
+        return [self.union.symbol(column) for column in self.union.maps[self._asked[0]][ids].tolist()]
 
     def _best(self, values: Tensor) -> list[int]:
-        """Places of the ``top_k`` largest positive values, and some of what ties with the last."""
+        """Places of the ``top_k`` largest positive values, and some of what ties with the last but for float32's rounding."""
         if not len(values):
             return []
-        found, _ = leaders(values, self._settings.top_k)
-        order = values[found].sort(descending=True, stable=True).indices[: self._settings.top_k + 64]
-        return [i for i in found[order].tolist() if float(values[i]) > 0.0]
+        found, _ = leaders(values, block_maxima(values), self._settings.top_k)
+        most = self._settings.top_k + 64
+        value, order = values[found].sort(descending=True, stable=True)
+        least = (1.0 - 1e-5) * float(value[min(self._settings.top_k, len(value)) - 1])
+        return [i for i, x in zip(found[order[:most]].tolist(), value[:most].tolist(), strict=True) if x > 0.0 and x >= least]
 
     def _probabilities(self, rows: Sequence[Rows], symbols: Sequence[Symbol]) -> Probabilities:
         """Every model's probability of each string; spellings of one string add up."""
         per_model = []
         for m, r in enumerate(rows):
-            ids = [self.union.ids(m, symbol) for symbol in symbols]
-            flat = iter(r.probabilities_of(0, [i for group in ids for i in group]))
-            per_model.append([min(1.0, math.fsum([next(flat) for _ in group])) for group in ids])
+            spelled = [self._spelled(m, symbol) for symbol in symbols]
+            flat = iter(r.probabilities_of(0, list(itertools.chain(*spelled))))
+            per_model.append([next(flat) if len(ids) == 1 else min(1.0, math.fsum([next(flat) for _ in ids])) for ids in spelled])
         return dict(zip(symbols, zip(*per_model, strict=True), strict=True))
+
+    def _spelled(self, m: int, symbol: Symbol) -> list[int]:
+        """:meth:`Union.ids`, looked up once: what leads at one position often leads at the next."""
+        known = self._ids[m]
+        if symbol not in known:
+            known[symbol] = self.union.ids(m, symbol)
+        return known[symbol]
 
     def _strengthened(self, rows: Sequence[Rows], means: Scores, drafter_top: Sequence[Symbol]) -> Scores:
         """The drafter's strong strings with the mass of all that start with them (see :func:`sharpen.heur`)."""
@@ -240,9 +266,10 @@ class GaC:
         """The geometric mean of the strings that all models have ``[C]``, not normalised; 0 for all others."""
         logs = torch.zeros(self._shared[0].one.shape[0])
         for m, found in zip(self._asked, self._shared, strict=True):
-            own = rows[m].logits[0].index_select(0, found.one).sub_(rows[m].lse(0))
-            again = rows[m].probabilities(0, found.further)
-            own[found.several] = own[found.several].exp().index_add_(0, found.belongs, again).log()
+            own = rows[m].logits[0].index_select(0, found.one).float().sub_(rows[m].lse(0))
+            if len(found.further):
+                again = rows[m].probabilities(0, found.further)
+                own[found.several] = own[found.several].exp().index_add_(0, found.belongs, again).log()
             logs.add_(own, alpha=self._weights[m])
         return logs.exp_()
 

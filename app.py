@@ -59,9 +59,10 @@ def _serve(options: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.WARNING)
     auth = _auth(options.auth)
     from app import layout, wire
+    from app.keep import Keep
 
     local = _is_loopback(options.host)
-    page = layout.Page(options.model or (), any_model=local)
+    page = layout.Page(options.model or (), any_model=local, keep=Keep(None) if options.no_keep else None)
     demo = page.blocks()
     demo.queue(max_size=128, api_open=False)
     try:
@@ -124,6 +125,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=_port, default=7860)
     parser.add_argument("--auth", metavar="USER:PASSWORD", help="ask visitors for a name and a password")
     parser.add_argument("--model", metavar="NAME", action="append", help="also offer this model; may be given several times")
+    parser.add_argument(
+        "--no-keep", action="store_true", help="write nothing of open pages to disk; a reload then begins anew"
+    )
     parser.add_argument(
         "--export", nargs="+", metavar="FILE", help="TRACE.jsonl [TRACE.jsonl] OUT.html: write an offline page and exit"
     )

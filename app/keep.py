@@ -60,8 +60,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Keep:
     """The folders of all pages. What cannot be written or read is logged and left out: a full disk must not stop a run."""
 
-    def __init__(self, root: Path | None = None) -> None:
-        self._root = _private() if root is None else root
+    def __init__(self, root: Path | None) -> None:
+        """``root`` holds the folders; without one, nothing is kept."""
+        self._root = root
         self._lock = threading.Lock()
         self._tidied = 0.0
 
@@ -144,7 +145,7 @@ def _read(path: Path) -> list[Event]:
     return list(trace.loads(whole).events) if whole else []
 
 
-def _private() -> Path | None:
+def private_folder() -> Path | None:
     """A folder of this user's alone below the system's one for temporary files; none where there can be none."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     root = Path(tempfile.gettempdir()) / f"safe-lens-pages-{user}"

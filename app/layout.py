@@ -13,7 +13,7 @@ from app import gallery, report, tour
 from app.answers import PANES, TABLES, Answers
 from app.gallery import Pair
 from app.jobs import Until
-from app.keep import Keep
+from app.keep import Keep, private_folder
 from app.lens import Lens
 from app.orders import LIMITS, METHODS, NOTHING
 from app.session import Workshop
@@ -47,12 +47,13 @@ class Page:
     def __init__(
         self, models: Sequence[str] = (), *, any_model: bool = True, traces: Path = gallery.TRACES, keep: Keep | None = None
     ) -> None:
-        """``models`` are offered besides the built-in ones; ``any_model`` lets a person name others."""
+        """``models`` are offered besides the built-in ones; ``any_model`` lets a person name others; ``keep`` holds open pages, by
+        default in a private folder for temporary files."""
         built_in = [model.name for model in zoo.builtin_models()]
         self.models = list(dict.fromkeys([*built_in, *models]))
         self.any_model = any_model
         workshop = Workshop(None if any_model else self.models)
-        self.answers = Answers(workshop, traces, keep or Keep(), [*FIELDS, "stop"])
+        self.answers = Answers(workshop, traces, keep or Keep(private_folder()), [*FIELDS, "stop"])
         self.pairs = self.answers.pairs
 
     # -- where everything stands --------------------------------------------------------------------------------------------

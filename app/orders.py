@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from safe_core.types import InputError, Method, Settings
+from safe_core.types import InputError, Method, Settings, default_sharpening
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class Order:
         return self.verifiers[:1] if side == "verifier alone" else (self.drafter, *self.verifiers)
 
     def settings_of(self, side: str) -> Settings:
-        """A side's settings: sharpening is a part of SAFE, the baselines run as their authors have them."""
+        """A side's settings: what is chosen for sharpening is SAFE's alone."""
         method, ensemble = METHODS[side]
         settings = dataclasses.replace(self.settings, ensemble=ensemble)
-        if method in ("unite", "gac"):
-            return dataclasses.replace(settings, sharpen="none")
+        if method != "safe":
+            settings = dataclasses.replace(settings, sharpen=default_sharpening(method))
         return dataclasses.replace(settings, weights=None) if method == "single" else settings

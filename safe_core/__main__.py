@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn
 
 from safe_core import trace, zoo
 from safe_core.events import Commit, End, Event
-from safe_core.types import InputError, SafeError, Settings
+from safe_core.types import InputError, SafeError, Settings, default_sharpening
 
 DRAFTER, VERIFIER = "smollm2-135m-instruct", "gemma-3-270m"
 
@@ -128,12 +128,10 @@ def _prompt(options: argparse.Namespace) -> str:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    baseline = options.method in ("unite", "gac")
     return Settings(
         n=options.n,
         ensemble=options.ensemble,
-        # Sharpening is a part of SAFE; UniTE and GaC alone are run as their authors have them.
-        sharpen=options.sharpen or ("none" if baseline else "heur"),
+        sharpen=options.sharpen or default_sharpening(options.method),
         lam=options.lam,
         top_k=options.top_k,
         max_new_tokens=options.max_new_tokens,

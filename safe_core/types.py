@@ -18,6 +18,11 @@ Reason = Literal["eos", "length", "stop", "cancelled", "error"]
 Role = Literal["drafter", "verifier"]
 
 
+def default_sharpening(method: Method) -> Sharpening:
+    """Sharpening is a part of SAFE; UniTE and GaC alone are run as their authors have them."""
+    return "heur" if method == "safe" else "none"
+
+
 class SafeError(Exception):
     """Something a person can mend. The message is one whole sentence that says what happened and what to do."""
 

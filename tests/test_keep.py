@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.desks import Shown
-from app.keep import LASTS_S, MOST, Keep, Kept, Run, ended
+from app.keep import LASTS_S, MOST, Keep, Kept, Run, ended, private_folder
 from app.orders import Order
 from safe_core import trace
 from safe_core.events import End, Event
@@ -101,8 +101,15 @@ def test_what_is_old_or_too_much_goes(tmp_path: Path) -> None:
 
 def test_the_folder_is_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    keep = Keep()
-    begun(keep)
+    begun(Keep(private_folder()))
     (root,) = tmp_path.iterdir()
     assert root.stat().st_mode & 0o077 == 0
     assert (root / PAGE).stat().st_mode & 0o077 == 0
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    keep = Keep(None)
+    begun(keep)
+    assert keep.find(PAGE) is None
+    assert list(tmp_path.iterdir()) == []

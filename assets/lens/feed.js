@@ -66,6 +66,7 @@ export class Feed {
         if (generation !== this.generation) return;
         if (events === null && item.ref !== undefined) this.sink.lost("Events of this run are no longer held by the server. Open its trace again to see all of it.");
         this.#take(item, events ?? []);
+        if (pack !== null) this.sink.done(); // one run may be seen while the next is being unpacked
       }
       this.sink.done();
     });

@@ -212,6 +212,7 @@ export class Lens {
     this.#markDivergence();
     this.#applyHash(true);
     this.#stayOrBegin();
+    for (const { run, strip } of this.#shadow()) if (run.end !== null) strip.reveal(strip.peer); // came whole, behind the other
     this.#refreshBar();
     const runs = [...this.panes.values()].map(({ run }) => run);
     for (const kind of this.bar.kinds.keys()) this.bar.count(kind, runs.map((run) => countOf(run, kind)));
@@ -269,17 +270,31 @@ export class Lens {
     this.active = key;
     this.selected = i;
     const token = pane.run.tokens[i];
-    for (const [other, { node, strip, minimap, run }] of this.panes) {
-      const same = other === key || run.tokens.length === 0 || token.start > run.length ? -1 : run.tokenAtByte(token.start);
+    for (const [other, { node, strip, minimap }] of this.panes) {
       node.classList.toggle("active", other === key);
       minimap.mark(other === key ? i : -1);
-      strip.shadow(same);
       strip.select(other === key ? i : -1);
     }
+    this.#shadow();
     for (const { strip } of this.panes.values()) strip.reveal(strip === pane.strip ? i : strip.peer); // asks for places: after all writing
     if (focus && this.root.contains(document.activeElement)) pane.strip.focus();
     this.position = token.index;
     this.#inspect();
+  }
+
+  /** Marks the token of every other run that holds the same byte as the chosen one. @returns {Pane[]} those that had no mark */
+  #shadow() {
+    const token = this.#run()?.tokens[this.selected];
+    /** @type {Pane[]} */
+    const fresh = [];
+    for (const [key, pane] of this.panes) {
+      const { strip, run } = pane;
+      const there = token !== undefined && key !== this.active && run.tokens.length > 0 && token.start <= run.length;
+      const before = strip.peer;
+      strip.shadow(there ? run.tokenAtByte(token.start) : -1);
+      if (before < 0 && strip.peer >= 0) fresh.push(pane);
+    }
+    return fresh;
   }
 
   #inspect() {

@@ -1,6 +1,6 @@
 // The response strip: every token a chip. Chips stand in blocks of whole lines; the browser skips blocks that are out of
 // sight, so thousands of tokens stay quick while search, selection and screen readers still see all of them. A long run that
-// is opened at once is drawn in slices, a frame each, so that its beginning is there at once.
+// is opened at once is drawn in slices, a frame each, so that its beginning, the first slice, is there at once.
 
 import { cellNodes, el } from "./dom.js";
 import { ariaLabel } from "./sentences.js";
@@ -11,6 +11,7 @@ import { breaksLine, byteLength, clusters, exactText, fromHex, wholeCharacters }
 
 const BLOCK = 160;
 const NEAR = 24;
+const FIRST_SLICE = 120;
 const SLICE = 200;
 
 /** The chips of one run. */
@@ -57,7 +58,7 @@ export class Strip {
     const { run } = this;
     if (run === null || run.tokens.length === this.chips.length) return;
     const follows = this.node.scrollTop + this.node.clientHeight >= this.node.scrollHeight - NEAR;
-    this.#draw(run, this.chips.length + SLICE);
+    this.#draw(run, this.chips.length === 0 ? FIRST_SLICE : this.chips.length + SLICE);
     if (follows) this.node.scrollTop = this.node.scrollHeight;
     this.#goOn(run);
   }

@@ -18,7 +18,7 @@ from safe_core.benchmarks import answers, data
 from safe_core.benchmarks.answerer import Answerer, Row, Setup
 from safe_core.benchmarks.record import Record, total
 from safe_core.benchmarks.report.numbers import wilson
-from safe_core.types import InputError, Method, Settings
+from safe_core.types import InputError, Method, Settings, default_sharpening
 
 TASKS: Final = ("gsm8k", "math500", "arc", "bbh", "mmlu-redux", "arc-nocot", "mmlu-redux-nocot")
 
@@ -139,7 +139,7 @@ def _setup(options: argparse.Namespace) -> Setup:
     settings = Settings(
         n=options.gamma,
         ensemble=options.ensemble_type,
-        sharpen=options.sharpen_type or ("heur" if method == "safe" else "none"),
+        sharpen=options.sharpen_type or default_sharpening(method),
         lam=options.threshold,
         top_k=options.top_k,
         max_new_tokens=options.max_new_tokens,

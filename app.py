@@ -125,9 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=_port, default=7860)
     parser.add_argument("--auth", metavar="USER:PASSWORD", help="ask visitors for a name and a password")
     parser.add_argument("--model", metavar="NAME", action="append", help="also offer this model; may be given several times")
-    parser.add_argument(
-        "--no-keep", action="store_true", help="write nothing of open pages to disk; a reload then begins anew"
-    )
+    parser.add_argument("--no-keep", action="store_true", help="write nothing of open pages to disk; a reload then begins anew")
     parser.add_argument(
         "--export", nargs="+", metavar="FILE", help="TRACE.jsonl [TRACE.jsonl] OUT.html: write an offline page and exit"
     )

@@ -8,35 +8,27 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs
 
 import gradio as gr
 
-from app import gallery, tour
-from app.desks import Desk, Desks, Shown
-from app.export import html_of
+from app import gallery, tabs, tour
+from app.desks import PANES, Desk, Desks, Shown
 from app.forks import Fork
 from app.form import order_of
 from app.gallery import Pair
 from app.jobs import Control, Job, Prepare, Status, Until
 from app.keep import Found, Keep, Kept, Run, ended
 from app.lens import Item, Lens
+from app.links import Asked
 from app.orders import LIMITS
 from app.session import Workshop
 from app.tokenizers import agreement, bench
 from safe_core import trace
-from safe_core.events import Commit, Event
 from safe_core.types import InputError, SafeError
 
-PANES: Final = ("left", "right")
-TABLES: Final = ("statistics", *(f"{what}-{side}" for what in ("windows", "points", "tokens") for side in PANES))
-"""The tables of a page, by the names of their files."""
-FILES: Final = 3
-"""Files to download beside the tables: a trace per pane, and both in one page."""
 TICK: Final = 0.09
 """Least seconds between two updates of the page: more would cost without being seen."""
 HEARTBEAT: Final = 1.0
@@ -46,39 +38,6 @@ CUT_OFF: Final = (
     "This page was loaded again while a run was going on, because of a reload or because the server was gone for a moment. "
     "The run ended there; all it had made is here. Press Run to begin it anew."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The place a link asks for: ``#trace=...&run=...&window=...&token=...``, each part as it was written."""
-
-    trace: str
-    run: str
-    window: str
-    token: str
-
-    @staticmethod
-    def of(fragment: str) -> Asked:
-        """From the part of an address behind ``#``."""
-        parts = parse_qs(fragment[:2000].removeprefix("#"), keep_blank_values=True)
-        return Asked(*(parts.get(name, [""])[0] for name in ("trace", "run", "window", "token")))
-
-    def missing(self, runs: Mapping[str, Sequence[Event]] | None) -> str:
-        """What of it is not in these runs, as a sentence; without runs the trace itself is missing. Nothing for nothing."""
-        if runs is None:
-            return f"The link asks for a trace named '{self.trace[:80]}', which is not in this gallery."
-        if self.run and self.run not in runs:
-            return f"The link asks for a run '{self.run[:40]}', but there are only: {', '.join(runs)}."
-        if not (self.token or self.window) or not runs:
-            return ""
-        events = runs[self.run or next(iter(runs))]
-        commits = [event for event in events if isinstance(event, Commit)]
-        kind, asked, there = "window", self.window, len(commits)
-        if self.token:
-            kind, asked, there = "token", self.token, sum(len(event.tokens) for event in commits)
-        if asked.isdecimal() and asked.isascii() and int(asked[:9]) < there:
-            return ""
-        return f"The link asks for {kind} '{asked[:40]}', but that run has {there:,} {kind}s, counted from 0."
 
 
 class Answers:
@@ -362,49 +321,12 @@ class Answers:
     def leave(self, request: gr.Request) -> None:
         self.desks.close(request.session_hash)
 
-    # -- charts, tables, files ----------------------------------------------------------------------------------------------
+    # -- tabs -------------------------------------------------------------------------------------------------------------
 
     def refresh(self, tab: str, page: str, request: gr.Request) -> list[Any]:
         """What the open tab shows of the runs on the page; the other tabs wait until they are opened."""
         desk = self._desk(request, page)
-        shown = [s for s in desk.shown if s.events]
-        events = {s.key: list(s.events) for s in shown}
-        from app.charts import CHARTS
-
-        files = self._files(desk.folder, shown, events) if tab == "traces" else [gr.skip()] * FILES
-        charts = self._drawn(shown, events) if tab == "charts" else [gr.skip()] * len(CHARTS)
-        tables = self._tabled(desk.folder, shown, events) if tab == "tables" else [gr.skip()] * (1 + 2 + 2 + len(TABLES))
-        return [*files, *charts, *tables]
-
-    def _files(self, folder: Path, shown: Sequence[Shown], events: dict[str, list[Event]]) -> list[Any]:
-        """The traces as they are on the page, and both in one offline page."""
-        made: list[Any] = []
-        for key in PANES:
-            if key in events:
-                (folder / f"{key}.jsonl").write_bytes(trace.dumps(events[key]))
-            made.append(_download(folder / f"{key}.jsonl" if key in events else None))
-        if shown:
-            page = html_of([(_named(s), events[s.key]) for s in shown])
-            (folder / "safe-lens.html").write_text(page, encoding="utf-8")
-        return [*made, _download(folder / "safe-lens.html" if shown else None)]
-
-    def _drawn(self, shown: Sequence[Shown], events: dict[str, list[Event]]) -> list[Any]:
-        from app.charts import CHARTS, Charted
-
-        runs = [Charted(s.key, _named(s), events[s.key]) for s in shown]
-        return [draw(runs) for draw in CHARTS] if runs else [None] * len(CHARTS)
-
-    def _tabled(self, folder: Path, shown: Sequence[Shown], events: dict[str, list[Event]]) -> list[Any]:
-        from app import tables
-
-        frames = {"statistics": tables.statistics([(_named(s), events[s.key]) for s in shown])} if shown else {}
-        for what, fold in (("windows", tables.windows), ("points", tables.points), ("tokens", tables.tokens)):
-            frames |= {f"{what}-{key}": fold(events[key]) for key in PANES if key in events}
-        for name, frame in frames.items():
-            frame.to_csv(folder / f"{name}.csv", index=False)
-        parts = [*(f"windows-{key}" for key in PANES), *(f"points-{key}" for key in PANES)]
-        csv = [_download(folder / f"{name}.csv" if name in frames else None) for name in TABLES]
-        return [*(tables.rounded(frames[name]) if name in frames else None for name in ("statistics", *parts)), *csv]
+        return tabs.told(tab, desk.folder, [s for s in desk.shown if s.events])
 
     def compare(self, text: str, names: list[str], words: str) -> list[Any]:
         """Tokenizers side by side; what was there stays where one cannot be had."""
@@ -442,14 +364,6 @@ def _idle() -> list[Any]:
 def _title(side: str, names: Sequence[str]) -> str:
     """What a pane is called."""
     return f"{Path(names[0]).name} alone" if side.endswith("alone") else side
-
-
-def _named(shown: Shown) -> str:
-    return shown.title or {"left": "Left run", "right": "Right run"}[shown.key]
-
-
-def _download(path: Path | None) -> Any:
-    return gr.update(value=None if path is None else str(path), interactive=path is not None)
 
 
 def _read_upload(path: str) -> trace.Trace:

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from app.jobs import Job
 from app.orders import Order
 from safe_core.events import Event
 from safe_core.types import InputError
+
+PANES: Final = ("left", "right")
 
 
 @dataclass(slots=True)

@@ -10,13 +10,15 @@ from typing import Any, Final
 import gradio as gr
 
 from app import gallery, report, tour
-from app.answers import PANES, TABLES, Answers
+from app.answers import Answers
+from app.desks import PANES
 from app.gallery import Pair
 from app.jobs import Until
 from app.keep import Keep, private_folder
 from app.lens import Lens
 from app.orders import LIMITS, METHODS, NOTHING
 from app.session import Workshop
+from app.tabs import TABLES
 from app.tokenizers import WORDS
 from app.widgets import PAGE, Bench, StatusLine, Tour
 from safe_core import zoo
@@ -47,8 +49,8 @@ class Page:
     def __init__(
         self, models: Sequence[str] = (), *, any_model: bool = True, traces: Path = gallery.TRACES, keep: Keep | None = None
     ) -> None:
-        """``models`` are offered besides the built-in ones; ``any_model`` lets a person name others; ``keep`` holds open pages, by
-        default in a private folder for temporary files."""
+        """``models`` are offered besides the built-in ones; ``any_model`` lets a person name others; ``keep`` holds open pages,
+        by default in a private folder for temporary files."""
         built_in = [model.name for model in zoo.builtin_models()]
         self.models = list(dict.fromkeys([*built_in, *models]))
         self.any_model = any_model

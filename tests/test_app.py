@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from app import gallery, layout
-from app.answers import PANES, Answers
-from app.desks import Shown
+from app.answers import Answers
+from app.desks import PANES, Shown
 from app.jobs import Control, Job
 from app.keep import Keep
 from app.lens import held_packs

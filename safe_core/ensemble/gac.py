@@ -175,8 +175,8 @@ class GaC:
         return math.exp(math.fsum([self._weights[m] * math.log(p[m]) for m in self._asked]))
 
     def _leading(self, rows: Sequence[Rows]) -> tuple[Probabilities, Scores, list[list[Symbol]], list[float]]:
-        """Probabilities and mean of at least the ``top_k`` strings that lead, every model's own ``top_k``, best first, and the most
-        that every model can give to a string that is not among these."""
+        """Probabilities and mean of at least the ``top_k`` strings that lead, every model's own ``top_k``, best first, and the
+        most that every model can give to a string that is not among these."""
         count = self._settings.top_k
         p: Probabilities = {}
         means: Scores = {}

@@ -425,3 +425,10 @@ def test_only_local_files_are_read_with_a_data_path(run: Run, monkeypatch: pytes
 
     monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: pytest.fail("the hub was asked"))
     assert run("--limit", "1") == 0
+
+
+def test_waiting_for_the_last_answer_is_no_overhead() -> None:
+    """Two workers: one answers for 4 and 4 seconds, the other for 6 and then has nothing left; 0.5 seconds go by otherwise."""
+    assert accuracy.harness_share([4.0, 6.0, 4.0], [14.0, 16.0, 18.0], 2, 8.5) == pytest.approx(0.5 / 8.5, abs=1e-4)
+    assert accuracy.harness_share([5.0], [7.0], 4, 5.0) == 0.0
+    assert accuracy.harness_share([3.0, 3.0], [3.5, 7.0], 1, 8.0) == pytest.approx(0.25)

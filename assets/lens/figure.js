@@ -64,6 +64,8 @@ class Sheet {
     this.y = 0;
     /** Labels that must stay readable over the ticks. @type {SVGElement[]} */
     this.over = [];
+    /** Marks a draft position as the one that is spoken of. @type {(index: number) => void} */
+    this.mark = () => {};
   }
 
   /** @param {string} text @param {number} y @param {string} [cls] @param {string} [full] */
@@ -76,11 +78,10 @@ class Sheet {
 
 /**
  * Segmentations and checks of a window.
- * @param {Run} run @param {Win} window
- * @param {number} selected draft position @param {number} labelWidth
+ * @param {Run} run @param {Win} window @param {number} labelWidth
  * @param {(index: number) => void} choose called with the draft position that was pressed
  */
-export function windowSheet(run, window, selected, labelWidth, choose) {
+export function windowSheet(run, window, labelWidth, choose) {
   const sheet = new Sheet(labelWidth);
   const ruler = rulerOf(run, window);
   sheet.width = ruler.width + 2;
@@ -88,17 +89,20 @@ export function windowSheet(run, window, selected, labelWidth, choose) {
   sheet.body.append(back);
   drawAxis(sheet, ruler, window);
   const top = sheet.y;
-  drawDraft(sheet, ruler, run, window, selected, choose);
+  const drafts = drawDraft(sheet, ruler, run, window, choose);
   for (const reading of window.readings) drawReading(sheet, ruler, window, reading);
   drawBroken(sheet, ruler, window, top + ROW + GAP);
   drawResponse(sheet, ruler, run, window);
   if (window.checks.some((check) => check !== undefined)) drawChecks(sheet, ruler, run, window);
-  const drafted = window.draft[selected];
-  if (drafted !== undefined) {
-    const { start, end } = spanOf(drafted);
-    const box = ruler.box(start, end);
-    back.append(svg("rect", { x: box.x, y: top - 4, width: box.width, height: sheet.y - top + 4, class: "f-column" }));
-  }
+  const height = sheet.y - top + 4;
+  sheet.mark = (index) => {
+    drafts.forEach((group, i) => group.classList.toggle("f-selected", i === index));
+    back.replaceChildren();
+    const drafted = window.draft[index];
+    if (drafted === undefined) return;
+    const { x, width } = ruler.box(drafted.start, spanOf(drafted).end);
+    back.append(svg("rect", { x, y: top - 4, width, height, class: "f-column" }));
+  };
   return sheet;
 }
 
@@ -143,8 +147,8 @@ function box(sheet, ruler, token, y, cls, tip) {
   return { group, words };
 }
 
-/** @param {Sheet} sheet @param {Ruler} ruler @param {Run} run @param {Win} window @param {number} selected @param {(index: number) => void} choose */
-function drawDraft(sheet, ruler, run, window, selected, choose) {
+/** The boxes of the drafted tokens. @param {Sheet} sheet @param {Ruler} ruler @param {Run} run @param {Win} window @param {(index: number) => void} choose */
+function drawDraft(sheet, ruler, run, window, choose) {
   const y = sheet.y;
   const name = run.models.length > 0 ? run.models[0].name : "drafter";
   sheet.name(shortName(name), y + 18, "f-name f-drafter", `${name}, the drafter`);
@@ -152,11 +156,11 @@ function drawDraft(sheet, ruler, run, window, selected, choose) {
     const token = run.tokens[i];
     if (token.end > ruler.from && token.start < window.start) box(sheet, ruler, token, y, "f-before", "committed before this window");
   }
-  window.draft.forEach((token, index) => {
+  const drafts = window.draft.map((token, index) => {
     const fate = run.fate(window, index);
     const gone = fate === "gone";
     const swapped = window.fusions[index]?.replaced === true;
-    const cls = `f-draft${fate === "stands" ? "" : " f-gone"}${swapped ? " f-swapped" : ""}${index === selected ? " f-selected" : ""}`;
+    const cls = `f-draft${fate === "stands" ? "" : " f-gone"}${swapped ? " f-swapped" : ""}`;
     const tip = `drafted with probability ${token.p}${gone ? "; discarded" : ""}${swapped ? "; replaced" : ""}`;
     const { group } = box(sheet, ruler, token, y, cls, tip);
     if (gone || swapped) {
@@ -170,8 +174,10 @@ function drawDraft(sheet, ruler, run, window, selected, choose) {
     group.addEventListener("keydown", (event) => {
       if (event.key === "Enter") choose(index);
     });
+    return group;
   });
   sheet.y += ROW + GAP;
+  return drafts;
 }
 
 /** @param {Sheet} sheet @param {Ruler} ruler @param {Win} window @param {Reading} reading */

@@ -18,6 +18,7 @@ import { fromHex } from "./text.js";
  */
 
 /** @typedef {{run: Run, window: Win, index: number, token: Tok|null}} Shown */
+/** @typedef {{window: Win, sheet: ReturnType<typeof windowSheet>, labelWidth: number, scale: number, fusion: Fusion|undefined, rows: number}} Drawn */
 
 const FEW = 6;
 const PADDING = 20; // left and right, see lens.css
@@ -33,6 +34,9 @@ export class Inspector {
     this.sentence = el("p", "sentence", "", { "aria-live": "polite" });
     this.figure = el("div", "figure");
     this.fused = el("div", "fused");
+    this.others = el("div");
+    this.weighed = el("div");
+    this.fused.append(this.others, this.weighed);
     const tools = el("span", "inspector-tools");
     this.note = el("span", "inspector-note", "", { role: "status" });
     tools.append(
@@ -57,6 +61,8 @@ export class Inspector {
     this.parts = [];
     /** @type {Board[]} */
     this.boards = [];
+    /** What is drawn of a run that is over, and so need not be drawn again to step within its window. @type {Drawn|null} */
+    this.drawn = null;
     new ResizeObserver(() => this.#grow()).observe(this.node);
     this.clear();
   }
@@ -69,7 +75,9 @@ export class Inspector {
     this.times.textContent = "";
     this.sentence.replaceChildren();
     this.figure.replaceChildren();
-    this.fused.replaceChildren();
+    this.others.replaceChildren();
+    this.weighed.replaceChildren();
+    this.drawn = null;
     this.empty.hidden = false;
   }
 
@@ -100,9 +108,12 @@ export class Inspector {
     if (this.room === 0) this.room = this.node.clientWidth - PADDING; // asked once: every question would lay the page out
     const labelWidth = labelWidthOf(run, this.room < 540 ? 110 : 230);
     const scrolled = this.#overflows() && this.figure.firstChild instanceof Element ? this.figure.firstChild.scrollLeft : 0;
-    const sheet = windowSheet(run, window, index, labelWidth, (at) => this.hooks.onToken(at));
-    this.boards = [this.#place(this.figure, sheet, "Segmentations and checks of this window on the byte ruler")];
-    this.#drawFusion(shown, labelWidth);
+    const again = this.drawn?.window === window && this.drawn.labelWidth === labelWidth && this.drawn.scale === this.scale ? this.drawn : null;
+    const sheet = again?.sheet ?? windowSheet(run, window, labelWidth, (at) => this.hooks.onToken(at));
+    if (again === null) this.boards = [this.#place(this.figure, sheet, "Segmentations and checks of this window on the byte ruler")];
+    sheet.mark(index);
+    const weighed = this.#drawFusion(shown, labelWidth, again);
+    this.drawn = run.end === null ? null : { window, sheet, labelWidth, scale: this.scale, ...weighed };
     this.#bringIntoView(scrolled);
   }
 
@@ -145,17 +156,25 @@ export class Inspector {
     return { names: sheet.names, body: sheet.body, labelWidth: sheet.labelWidth, width: sheet.width, height: sheet.y };
   }
 
-  /** @param {Shown} shown @param {number} labelWidth */
-  #drawFusion(shown, labelWidth) {
+  /**
+   * The fusion at the position, else the window's last; which one, and how many rows of it.
+   * @param {Shown} shown @param {number} labelWidth @param {Drawn|null} again what may still be there
+   * @returns {Pick<Drawn, "fusion"|"rows">}
+   */
+  #drawFusion(shown, labelWidth, again) {
     const { run, window, index } = shown;
     const at = window.fusions[index] !== undefined ? index : window.fusions.findLastIndex((f) => f !== undefined);
     const fusion = at < 0 ? undefined : window.fusions[at];
-    this.fused.replaceChildren();
-    if (this.hooks.canFork() && window.fusions[index] === undefined) this.fused.append(...this.#alternatives(run, window, index));
-    if (fusion === undefined) return;
-    const total = fusion.of ?? fusion.candidates.length;
-    const all = this.all && fusion.of === undefined;
-    const count = all ? total : Math.min(FEW, fusion.candidates.length);
+    const forks = this.hooks.canFork() && window.fusions[index] === undefined;
+    this.others.replaceChildren(...(forks ? this.#alternatives(run, window, index) : []));
+    const total = fusion === undefined ? 0 : fusion.of ?? fusion.candidates.length;
+    const all = this.all && fusion?.of === undefined;
+    const count = fusion === undefined ? 0 : all ? total : Math.min(FEW, fusion.candidates.length);
+    const drawn = { fusion, rows: count };
+    if (again !== null && again.fusion === fusion && again.rows === count) return drawn;
+    this.weighed.replaceChildren();
+    this.boards.length = 1;
+    if (fusion === undefined) return drawn;
     const host = el("div", "candidates");
     const sheet = candidateSheet(run, fusion, count, labelWidth);
     this.boards.push(this.#place(host, sheet, "Candidates of the fusion"));
@@ -163,15 +182,16 @@ export class Inspector {
     const where = this.hooks.title(run);
     const title = el("h4", "", `Fusion at position #${at} of ${window.draft.length}`);
     title.dataset.tip = `The strings ${where} weighed here, best first. ${fusion.smooth ? "No mean reached 0.5: the distribution was smooth." : ""}`;
-    this.fused.append(title, host);
+    this.weighed.append(title, host);
     if (total > FEW) {
       const words = all ? `show the best ${FEW} only` : `show all ${total} candidates`;
-      this.fused.append(button("link", words, words, () => {
+      this.weighed.append(button("link", words, words, () => {
         this.all = !all;
         this.#again(shown);
       }));
     }
     if (this.all && !all) this.#complete(shown, fusion);
+    return drawn;
   }
 
   /** Draws anew where the height may change. @param {Shown} shown */

@@ -9,7 +9,7 @@ import { breaksLine, byteLength, clusters, exactText, fromHex, wholeCharacters }
 /** @import { Run } from "./trace-model.js" */
 /** @import { CellNode, Chip, SharedCharacter, Tok } from "./types.d.ts" */
 
-const BLOCK = 160;
+const BLOCK = 100;
 const NEAR = 24;
 const FIRST_SLICE = 120;
 const SLICE = 200;

@@ -90,7 +90,9 @@ def _ask(options: argparse.Namespace, setup: Setup, task: Any, record: Record) -
     if answerer is not None:
         answerer.load()  # is no part of the run's time
     bar = tqdm(total=len(order), initial=len(order) - missing, unit="question", desc=setup.label, file=sys.stderr)
-    begun, fresh = time.perf_counter(), []
+    begun = time.perf_counter()
+    fresh: list[float] = []
+    came: list[float] = []
 
     def finished(row: Row, doc: Row) -> None:
         events = row.pop("events")
@@ -98,6 +100,7 @@ def _ask(options: argparse.Namespace, setup: Setup, task: Any, record: Record) -
         kept = {"trace": _keep_trace(record, len(record.rows), row["id"], events) if events else None}
         record.add({"id": row["id"], "subject": doc["subject"], "answer": doc["answer"], **graded, **row, **kept})
         fresh.append(row["seconds"])
+        came.append(time.perf_counter())
         bar.set_postfix_str(f"accuracy {_accuracy(record.rows.values()):.1%}", refresh=False)
         bar.update()
 
@@ -112,10 +115,21 @@ def _ask(options: argparse.Namespace, setup: Setup, task: Any, record: Record) -
         summary = _summary(options, setup, [record.rows[i] for i in order if i in record.rows], len(order))
         if fresh:
             summary["seconds"] = round(seconds, 3)
-            summary["harness_share"] = round(max(0.0, 1 - sum(fresh) / max(options.workers, 1) / seconds), 4)
+            summary["harness_share"] = harness_share(fresh, came, max(options.workers, 1), seconds)
         record.save("summary.json", summary)
     _say(summary)
     return summary
+
+
+def harness_share(answering: Sequence[float], came: Sequence[float], workers: int, seconds: float) -> float:
+    """The part of the workers' time in which they did not answer although questions were left, or the run was not over.
+
+    ``answering`` are the seconds of every answer, ``came`` the times at which answers came. At the end there are fewer questions
+    than workers: who has none left waits for the last answer, and that is no overhead.
+    """
+    workers = min(workers, len(came))
+    without = sum(came[-1] - at for at in came[-workers:])
+    return round(max(0.0, 1 - (sum(answering) + without) / workers / seconds), 4)
 
 
 def _answerer(options: argparse.Namespace, setup: Setup) -> Any:

@@ -48,10 +48,14 @@ class Workers:
         waiting, losses = deque(questions), Counter[str]()
         idle = self._idle or self._started(self._count)
         running: dict[Any, tuple[Any, Question]] = {}
-        while waiting or running:
+
+        def ask() -> None:
             while idle and waiting:
                 actor, question = idle.pop(), waiting.popleft()
                 running[actor.answer.remote(question)] = (actor, question)
+
+        while waiting or running:
+            ask()
             (done, *_), _ = self._ray.wait(list(running), num_returns=1)
             actor, question = running.pop(done)
             try:
@@ -65,6 +69,7 @@ class Workers:
                 row = lost(question)
             else:
                 idle.append(actor)
+            ask()  # before the row is looked at, so that no worker waits for that
             yield row
 
     def close(self) -> None:

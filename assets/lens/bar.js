@@ -112,7 +112,8 @@ export class Bar {
 
 /** What a kind of token looks like. @param {string} kind @param {boolean} aside whether its name stands beside it */
 function sample(kind, aside) {
-  const node = el("span", `tok sample s-${kind}`, kind === "end" ? "\u23f9" : "ab");
+  const node = el("span", `tok sample s-${kind}`);
+  node.append(el("span", "c", kind === "end" ? "\u23f9" : "ab"));
   if (aside) node.setAttribute("aria-hidden", "true");
   return node;
 }

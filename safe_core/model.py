@@ -151,7 +151,7 @@ def summed(logits: Tensor) -> tuple[Tensor, list[float], list[int]]:
 def block_maxima(values: Tensor) -> Tensor:
     """Maximum of every block of ``values [..., N]``; what lies behind the last whole block belongs to none."""
     blocks = values.shape[-1] // BLOCK
-    return values[..., : blocks * BLOCK].unflatten(-1, (blocks, BLOCK)).amax(dim=-1)  # type: ignore[no-untyped-call]
+    return values[..., : blocks * BLOCK].reshape(*values.shape[:-1], blocks, BLOCK).amax(dim=-1)
 
 
 def _first_of_greatest(values: Tensor, maxima: Tensor) -> Tensor:

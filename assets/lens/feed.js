@@ -66,7 +66,7 @@ export class Feed {
         if (generation !== this.generation) return;
         if (events === null && item.ref !== undefined) this.sink.lost("Events of this run are no longer held by the server. Open its trace again to see all of it.");
         this.#take(item, events ?? []);
-        if (pack !== null) this.sink.done(); // one run may be seen while the next is being unpacked
+        if (pack !== null && item !== items.at(-1)) this.sink.done(); // to be seen while the next run is being unpacked
       }
       this.sink.done();
     });

@@ -103,7 +103,7 @@ test("items are taken in order, packed or not, fetched or not", async () => {
   const feed = new Feed(sink, async (names) => names.map((name) => (name === "here" ? packed([{ event: "commit" }]) : null)));
   feed.push([{ reset: true, trace: "t" }, { run: "left", gz: packed([{ event: "start" }, { event: "draft" }]) }]);
   await feed.push([{ run: "left", ref: "here" }, { run: "right", event: { event: "start" } }, { run: "right", ref: "gone" }]);
-  assert.deepEqual(got, [["reset", "t"], ["left", "start", "draft"], "done", ["left", "commit"], ["right", "start"], "lost", ["right"], "done"]);
+  assert.deepEqual(got, [["reset", "t"], ["left", "start", "draft"], "done", ["left", "commit"], "done", ["right", "start"], "lost", ["right"], "done"]);
 });
 
 test("what was still on its way is dropped when a feed is cleared", async () => {

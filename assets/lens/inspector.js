@@ -171,7 +171,7 @@ export class Inspector {
     const all = this.all && fusion?.of === undefined;
     const count = fusion === undefined ? 0 : all ? total : Math.min(FEW, fusion.candidates.length);
     const drawn = { fusion, rows: count };
-    if (again !== null && again.fusion === fusion && again.rows === count) return drawn;
+    if (again !== null && again.fusion === fusion && again.rows === count && all === this.all) return drawn;
     this.weighed.replaceChildren();
     this.boards.length = 1;
     if (fusion === undefined) return drawn;
@@ -187,7 +187,7 @@ export class Inspector {
       const words = all ? `show the best ${FEW} only` : `show all ${total} candidates`;
       this.weighed.append(button("link", words, words, () => {
         this.all = !all;
-        this.#again(shown);
+        if (this.shown !== null) this.#again(this.shown); // the reader may have stepped on within the window
       }));
     }
     if (this.all && !all) this.#complete(shown, fusion);

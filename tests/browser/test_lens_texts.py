@@ -498,6 +498,28 @@ def test_discarded_drafts_can_be_seen_and_asked_about(show: Open) -> None:
 # -- exports and looks -------------------------------------------------------------------------------------------------------
 
 
+def test_a_step_within_a_window_shows_what_drawing_it_anew_shows(show: Open) -> None:
+    """Steps forth and back, and with all candidates asked for on the way: only what differs is drawn, nothing is left behind."""
+    page = show(("UniTE", long_run(60, "unite", 3, 1)), ("SAFE", long_run(60, "safe", 3, 2)))
+    page.locator(".pane[data-run=right] .tok").first.click()
+    drawing = "() => document.querySelector('.inspector .boards').innerHTML"
+    anew = """() => {
+      lens.inspector.drawn = null;
+      lens.select(lens.active, lens.selected);
+      return document.querySelector('.inspector .boards').innerHTML;
+    }"""
+    asked = 0
+    for step in range(45):
+        page.keyboard.press("ArrowLeft" if step % 5 == 4 else "ArrowRight")
+        more = page.locator(".fused .link")
+        if step % 7 == 3 and more.count() > 0:
+            more.click()
+            asked += 1
+        assert page.evaluate(drawing) == page.evaluate(anew), f"after step {step}"
+    assert asked > 2
+    assert page.locator(".f-column").count() == page.locator(".f-selected").count() == 1
+
+
 def test_svg_and_png_hold_what_the_screen_shows(show: Open, tmp_path: Path) -> None:
     page = show(("SAFE", long_run(100)))
     page.keyboard.press("r")

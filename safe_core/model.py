@@ -57,6 +57,8 @@ class Rows:
     def of(logits: Tensor, vocabulary: Vocabulary) -> Rows:
         """Rows from raw logits ``[K, V']``."""
         logits = logits[:, : vocabulary.size]
+        if logits.dtype == torch.float64:
+            logits = logits.float()  # as the maxima of its blocks are
         eos = vocabulary.eos_id
         if len(vocabulary.eos_ids) > 1 and eos is not None:
             ids = torch.tensor(sorted(vocabulary.eos_ids), device=logits.device)

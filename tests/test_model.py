@@ -463,11 +463,20 @@ def test_sums_and_firsts_of_rows_of_any_size_and_precision(size: int, dtype: tor
     torch.testing.assert_close(torch.tensor(sums, dtype=torch.float64), exact.logsumexp(dim=-1), rtol=0.0, atol=1e-6)
 
 
-def test_rows_keep_the_models_own_precision() -> None:
+@pytest.mark.parametrize(
+    ("dtype", "kept"),
+    [
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float16, torch.float16),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float32),
+    ],
+)
+def test_rows_keep_the_models_own_precision(dtype: torch.dtype, kept: torch.dtype) -> None:
     vocabulary = toy_vocabulary(0)
-    logits = torch.randn(2, vocabulary.size).bfloat16()
+    logits = torch.randn(2, vocabulary.size).to(dtype)
     rows = Rows.of(logits, vocabulary)
-    assert rows.logits.dtype == torch.bfloat16
+    assert rows.logits.dtype == (torch.float32 if dtype == torch.float64 else dtype)
     assert rows.probabilities(0).dtype == torch.float32
     reference = torch.softmax(logits.double(), dim=-1)
     torch.testing.assert_close(rows.probabilities(1).double(), reference[1], rtol=1e-5, atol=1e-9)

@@ -16,8 +16,6 @@ pytestmark = pytest.mark.browser
 TOKENS = 2_000
 PACE = 0.012
 """Seconds a window takes: two runs of 2,000 tokens are then about half a minute, with some 300 updates of the page."""
-SOME = 30
-"""Updates that even a machine with much else to do gets through in that time."""
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +80,8 @@ def test_two_thousand_tokens_of_both_panes_are_less_than_a_megabyte(page: Any, a
     print(sent.most_common(4), sum(sent.values()))
     assert sum(sent.values()) < 1_000_000, sent.most_common(4)
     stream = max(wire.flushes.values())
-    assert stream > SOME, "the stream arrives piece by piece although it is compressed"
-    assert page.evaluate("drawn.size") > SOME, "the page draws while the run goes on"
+    assert stream > 100, "the stream arrives piece by piece although it is compressed"
+    assert page.evaluate("drawn.size") > 100, "the page draws while the run goes on"
 
 
 def test_what_was_left_out_is_fetched_when_it_is_asked_for(page: Any, address: str) -> None:

@@ -46,7 +46,7 @@ class Union:
     """All byte-strings of all vocabularies, and where every model's ids fall among them. Built once per model set.
 
     Its columns are the ids of the largest vocabulary; behind them come the strings that only others have; the last column,
-    ``size``, takes what is no candidate.
+    ``size``, takes what is no candidate. ``spellings`` says for each model the most ids that it has for one string.
     """
 
     def __init__(self, vocabularies: Sequence[Vocabulary]) -> None:
@@ -57,7 +57,8 @@ class Union:
         self._others = list(others)
         self.size = self._largest.size + len(others)
         self.maps = [torch.tensor([self.size if c < 0 else c for c in found], dtype=torch.long) for found in columns]
-        self._twins = [self._several(found) for found in self.maps]
+        self._ids = [self._several(found) for found in self.maps]  # by string; the others are added as they are asked for
+        self.spellings = [max(map(len, ids.values()), default=1) for ids in self._ids]
 
     def _columns(self, vocabulary: Vocabulary, others: dict[Symbol, int]) -> list[int]:
         """The column of every id; -1 for what is no candidate."""
@@ -88,14 +89,11 @@ class Union:
 
     def ids(self, m: int, symbol: Symbol) -> list[int]:
         """Model ``m``'s ids that spell a string."""
-        if symbol in self._twins[m]:
-            return self._twins[m][symbol]
-        own = self._vocabularies[m].eos_id if symbol[1] else self._vocabularies[m].id_of(symbol[0])
-        return [] if own is None else [own]
-
-    def spellings(self, m: int) -> int:
-        """The most ids that model ``m`` has for one string."""
-        return max(map(len, self._twins[m].values()), default=1)
+        known = self._ids[m]
+        if symbol not in known:  # what leads at one position often leads at the next
+            own = self._vocabularies[m].eos_id if symbol[1] else self._vocabularies[m].id_of(symbol[0])
+            known[symbol] = [] if own is None else [own]
+        return known[symbol]
 
     @cached_property
     def in_order(self) -> list[tuple[list[bytes], Tensor]]:
@@ -132,7 +130,6 @@ class GaC:
         self._vocabularies = tuple(vocabularies)
         self._settings = settings
         self._weights = normalised_weights(settings, len(vocabularies))
-        self._ids: list[dict[Symbol, list[int]]] = [{} for _ in vocabularies]
         self._asked = [m for m, w in enumerate(self._weights) if w > 0.0]
 
     @cached_property
@@ -189,7 +186,7 @@ class GaC:
         for depth in (count, DEEPER * count):
             found = [first_symbols(r, 0, v, depth) for r, v in zip(rows, self._vocabularies, strict=True)]
             meet(dict.fromkeys(symbol for symbols, _ in found for symbol in symbols))
-            rest = [self.union.spellings(m) * rows[m].p_at(0, bound) for m, (_, bound) in enumerate(found)]
+            rest = [self.union.spellings[m] * rows[m].p_at(0, bound) for m, (_, bound) in enumerate(found)]
             if self._mean(rest) <= sorted(means.values(), reverse=True)[:count][-1]:
                 break
         else:  # every model is undecided
@@ -234,17 +231,10 @@ class GaC:
         """Every model's probability of each string; spellings of one string add up."""
         per_model = []
         for m, r in enumerate(rows):
-            spelled = [self._spelled(m, symbol) for symbol in symbols]
+            spelled = [self.union.ids(m, symbol) for symbol in symbols]
             flat = iter(r.probabilities_of(0, list(itertools.chain(*spelled))))
             per_model.append([next(flat) if len(ids) == 1 else min(1.0, math.fsum([next(flat) for _ in ids])) for ids in spelled])
         return dict(zip(symbols, zip(*per_model, strict=True), strict=True))
-
-    def _spelled(self, m: int, symbol: Symbol) -> list[int]:
-        """:meth:`Union.ids`, looked up once: what leads at one position often leads at the next."""
-        known = self._ids[m]
-        if symbol not in known:
-            known[symbol] = self.union.ids(m, symbol)
-        return known[symbol]
 
     def _strengthened(self, rows: Sequence[Rows], means: Scores, drafter_top: Sequence[Symbol]) -> Scores:
         """The drafter's strong strings with the mass of all that start with them (see :func:`sharpen.heur`)."""

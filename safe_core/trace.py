@@ -60,6 +60,11 @@ class Statistics:
             case ev.Commit():
                 self._commit(event)
 
+    @property
+    def tokens(self) -> int:
+        """Response tokens so far."""
+        return self._count["tokens"]
+
     def close(self, reason: Reason, text: str, elapsed_ms: float, error: str | None, oov_like: dict[str, list[int]]) -> ev.End:
         """The last event of a run whose events have all been added."""
         taken_over = max(0.0, sum(self._ms[phase] for phase in PHASES) - elapsed_ms)  # cycles of a run that was continued

@@ -122,10 +122,10 @@ def _ask(options: argparse.Namespace, setup: Setup, task: Any, record: Record) -
 
 
 def harness_share(answering: Sequence[float], came: Sequence[float], workers: int, seconds: float) -> float:
-    """The part of the workers' time in which they did not answer although questions were left, or the run was not over.
+    """The part of the workers' time that is neither answering nor waiting for the last answers.
 
     ``answering`` are the seconds of every answer, ``came`` the times at which answers came. At the end there are fewer questions
-    than workers: who has none left waits for the last answer, and that is no overhead.
+    than workers, and each of the last answers is that of another worker, which then has nothing left to do: no overhead.
     """
     workers = min(workers, len(came))
     without = sum(came[-1] - at for at in came[-workers:])

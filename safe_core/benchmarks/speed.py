@@ -122,27 +122,26 @@ def run(models: Sequence[Model], prompt: str, lengths: Sequence[int], name: str,
     sessions = open_sessions(used, prompt)
     settings = replace(settings, max_new_tokens=max(lengths))
     statistics, begun, due = Statistics(), time.perf_counter(), list(lengths)
-    text, tokens = b"", 0
+    text = b""
     for event in engine.run(method, sessions, settings, prompt):
         statistics.add(event)
         if isinstance(event, ev.Commit):
             text += b"".join(bytes.fromhex(t.hex) for t in event.tokens)
-            tokens += len(event.tokens)
         seconds = time.perf_counter() - begun
-        while due and (tokens >= due[0] or isinstance(event, ev.End)):
+        while due and (statistics.tokens >= due[0] or isinstance(event, ev.End)):
             length = due.pop(0)
             numbers = statistics.numbers(seconds * 1e3, {})
             yield {
                 "variant": name,
                 "tokens": length,
-                "seconds": seconds * length / max(tokens, 1),
+                "seconds": seconds * length / max(statistics.tokens, 1),
                 "engine_share": numbers["engine_share"],
                 "ensemble_rate": numbers["ensemble_rate"],
                 "discarded": numbers["discarded"],
                 "ms": numbers["ms"],
                 "fed_over_least": {
                     s.name: s.fed / (len(s.prompt_ids) + own)
-                    for s, own in zip(sessions, _own(sessions, text, tokens), strict=True)
+                    for s, own in zip(sessions, _own(sessions, text, statistics.tokens), strict=True)
                 },
             }
 

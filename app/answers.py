@@ -321,7 +321,7 @@ class Answers:
     def leave(self, request: gr.Request) -> None:
         self.desks.close(request.session_hash)
 
-    # -- tabs -------------------------------------------------------------------------------------------------------------
+    # -- tabs ---------------------------------------------------------------------------------------------------------------
 
     def refresh(self, tab: str, page: str, request: gr.Request) -> list[Any]:
         """What the open tab shows of the runs on the page; the other tabs wait until they are opened."""

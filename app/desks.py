@@ -16,6 +16,7 @@ from safe_core.events import Event
 from safe_core.types import InputError
 
 PANES: Final = ("left", "right")
+"""The keys of a page's runs, in the order in which they stand."""
 
 
 @dataclass(slots=True)

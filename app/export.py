@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from app.desks import PANES
 from app.lens import Item, Lens, bundle, pack
 from safe_core.events import Event
 from safe_core.types import InputError
@@ -45,10 +46,9 @@ def items_of(traces: Sequence[tuple[str, Sequence[Event]]], name: str | None = N
     """One or two titled traces as the items of a view, the first on the left. Raises InputError for another number."""
     if not 1 <= len(traces) <= 2:
         raise InputError(f"One or two runs fit into a file side by side, not {len(traces)}.")
-    runs = ("left", "right")
-    panes = [(run, title) for run, (title, _) in zip(runs, traces, strict=False)]
+    panes = [(run, title) for run, (title, _) in zip(PANES, traces, strict=False)]
     items = [Lens.view(panes, name)]
-    for run, (_, events) in zip(runs, traces, strict=False):
+    for run, (_, events) in zip(PANES, traces, strict=False):
         items.append({"run": run, "gz": pack(events)})
     return items
 

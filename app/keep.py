@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.desks import Shown
+from app.desks import PANES, Shown
 from app.orders import Order
 from safe_core import events as ev
 from safe_core import trace
@@ -99,7 +99,7 @@ class Keep:
             if folder is None:
                 return None
             kept = msgspec.json.decode((folder / "page.json").read_bytes(), type=Kept)
-            read = [(run, _read(folder / f"{run.key}.jsonl")) for run in kept.runs if NAMES.fullmatch(run.key)]
+            read = [(run, _read(folder / f"{run.key}.jsonl")) for run in kept.runs if run.key in PANES]
         except (OSError, msgspec.DecodeError, TraceError):
             return None
         shown = [Shown(run.key, run.title, ended(events), run.order) for run, events in read if events]
@@ -120,9 +120,6 @@ class Keep:
         for place, (changed, folder) in enumerate(by_age):
             if place >= MOST or now - changed > LASTS_S:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-NAMES: Final = re.compile(r"left|right")
 
 
 def ended(events: Sequence[Event]) -> list[Event]:

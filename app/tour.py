@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from app import gallery
+from app.desks import PANES
 from app.gallery import Pair, Place
 from app.glyphs import visible
 from safe_core import events as ev
@@ -226,7 +227,7 @@ def stops(pairs: Sequence[Pair], folder: Path = gallery.TRACES) -> list[dict[str
     Raises TraceError where a trace cannot be read, or no longer holds what a stop shows.
     """
     named = {pair.name: pair for pair in pairs}
-    read = {pair.name: dict(zip(("left", "right"), map(gallery.read, pair.files(folder)), strict=True)) for pair in pairs}
+    read = {pair.name: dict(zip(PANES, map(gallery.read, pair.files(folder)), strict=True)) for pair in pairs}
     cost = _cost(list(read.values()))
     return [_built(stop, named[stop.pair], read[stop.pair][stop.run], cost) for stop in STOPS]
 
